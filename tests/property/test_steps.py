@@ -41,6 +41,7 @@ PLAIN = (
     "CASE WHEN x < 50 THEN n ELSE m END = 1", "CASE WHEN x >= 2.5 THEN x ELSE y END > 1", "CASE WHEN x <= 0 THEN n ELSE 0 END = 1",
     "CASE WHEN x = 1.5 THEN n ELSE m END = 1", "if(1.5 = x, n, m) = 1", "if(50 >= x, n, m) = 1", "if(2 < x, n, m) = 1",
     "CASE WHEN n > 1 THEN x ELSE y END > 1", "CASE WHEN n < 1 THEN x ELSE y END > 1", "if(1 >= n, x, y) > 1", "if(1 <= n, n, m) > 1", "if(3 = n, m, 0) > 1",
+    "if(x > 2, 7, n) > 1", "if(x > 2, 7, 0) > 1", "if(2 < x, 7, n) > 1", "if(50 >= x, n, 7) > 1", "if(n >= 3, 2.5, x) > 1", "if(3 >= n, x, 2.5) > 1", "if(n = 3, 7, m) > 1",
     "CASE WHEN x > y THEN x > y ELSE n > m END", "if(n = m, n, if(n >= m, m, 3)) > 1", "CASE WHEN x >= y THEN x WHEN NOT x >= y THEN y END > 1",
     "if(x = y, n, m) > 1", "if(x < 2, n, m) + if(x < 2, 1, 2) > 3", "if(n > m, x, y) > 1", "if(x > y, d, e) > DATE'2024-01-01'", "coalesce(x, 0) + 1 > 1", "coalesce(n, m, i) + 1 > 1", "coalesce(x, y) > 1",
     "coalesce(t, t) IS NULL OR coalesce(n, m) > 1", "coalesce(CASE WHEN x > y THEN n END, m) * 2 > 1",
@@ -122,6 +123,19 @@ _FIXED = Schema.of({**_TYPES, "k": "string"}, time_zone="+05:30")
 def test_other_expressions_have_no_steps(filter_text: str) -> None:
     """What is not plain is left to `evaluate`."""
     assert _column(filter_text, _SCHEMA).recipe(_SCHEMA.zone) is None
+
+
+@pytest.mark.parametrize(
+    ("filter_text", "is_direct"),
+    [("n - m > 1", True), ("cast(x AS int) = 1", True), ("size(tags) = 1", True), ("hour(w) = 1", False), ("x * 1.5 > 1", False),
+     ("if(x > 2, n, 0) > 1", True), ("if(2 < x, 7, n) > 1", True), ("if(x > 2, n, m) > 1", True), ("if(x > y, n, m) > 1", True), ("if(x > y, n, 3) > 1", False), ("if(x > 2, 7, 0) > 1", False),
+     ("x * n > 1", False), ("n * m + n > 1", False), ("n * i > 1", True), ("i * j > 1", False), ("datediff(t, d) = 1", False)],
+)  # fmt: skip
+def test_one_step_goes_over_all_rows_at_once(filter_text: str, is_direct: bool) -> None:
+    """If all that is read row by row is in the batch, and all that is written is the result."""
+    recipe = _column(filter_text, _SCHEMA).recipe(_SCHEMA.zone)
+    assert recipe is not None
+    assert recipe.is_direct == is_direct
 
 
 def test_zones_with_summer_time_have_no_steps() -> None:

@@ -10,27 +10,38 @@ from typing import Any
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.kernels.jit import Scalar, hot, hot_helper
+from wherecast.kernels.jit import Scalar, hot, hot_helper, inlined
+from wherecast.kernels.step_kinds import EQUAL, GREATER, NOT_LESS, ONE_FIRST, ONE_OTHER
 
 # -- comparisons of doubles, or of integers ----------------------------------------------------------------------------
+
+
+@inlined
+def holds(kind: Scalar, a: Any, b: Any) -> Scalar:
+    """Whether a number is greater than another, not less, or equal, as `kind` says."""
+    if kind == GREATER:
+        return (not a <= b) & (b == b)
+    if kind == NOT_LESS:
+        return (a >= b) | (a != a)
+    return (a == b) | ((a != a) & (b != b))
 
 
 @hot_helper
 def are_greater(a: Any, b: Any, out: Longs) -> None:
     for i in range(out.size):
-        out[i] = (not a[i] <= b[i]) & (b[i] == b[i])
+        out[i] = holds(GREATER, a[i], b[i])
 
 
 @hot_helper
 def are_not_less(a: Any, b: Any, out: Longs) -> None:
     for i in range(out.size):
-        out[i] = (a[i] >= b[i]) | (a[i] != a[i])
+        out[i] = holds(NOT_LESS, a[i], b[i])
 
 
 @hot_helper
 def are_equal(a: Any, b: Any, out: Longs) -> None:
     for i in range(out.size):
-        out[i] = (a[i] == b[i]) | ((a[i] != a[i]) & (b[i] != b[i]))
+        out[i] = holds(EQUAL, a[i], b[i])
 
 
 # -- logic -------------------------------------------------------------------------------------------------------------
@@ -74,57 +85,34 @@ def decide(a: Longs, has_a: Bools, b: Longs, has_b: Bools, is_or: Scalar, out: L
 # -- choices -----------------------------------------------------------------------------------------------------------
 
 
-@hot_helper
-def choose_greater(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """The first value where a is greater than b, else the other: what `are_greater` and `choose_values` say, without writing the condition."""
+@inlined
+def choose_by(kind: Scalar, a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """The first value where a condition holds for a and b, else the other, without writing the condition."""
     for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (not a[i] <= b[i]) & (b[i] == b[i]) else y
+        x, y = first[i], other[i]  # both are read, so that nothing branches
+        out[i] = x if holds(kind, a[i], b[i]) else y
 
 
-@hot_helper
-def choose_not_less(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """As `choose_greater`, by `are_not_less`."""
-    for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (a[i] >= b[i]) | (a[i] != a[i]) else y
+@inlined
+def choose_by_one(kind: Scalar, a: Any, one: Any, first: Longs, other: Longs, alone: Scalar, out: Longs) -> None:
+    """The same where b is one number. So may be the first value or the other, as `alone` says: then its array holds it once.
 
-
-@hot_helper
-def choose_equal(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """As `choose_greater`, by `are_equal`."""
-    for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (a[i] == b[i]) | ((a[i] != a[i]) & (b[i] != b[i])) else y
-
-
-# A constant is one number: reading it from an array for each row takes a third of the time of such a loop.
-
-
-@hot_helper
-def choose_above(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """As `choose_greater`, where b is one number."""
-    is_number = one == one
-    for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (not a[i] <= one) & is_number else y
-
-
-@hot_helper
-def choose_from(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """As `choose_not_less`, where b is one number."""
-    for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (a[i] >= one) | (a[i] != a[i]) else y
-
-
-@hot_helper
-def choose_at(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
-    """As `choose_equal`, where b is one number."""
-    is_nan = one != one
-    for i in range(out.size):
-        x, y = first[i], other[i]
-        out[i] = x if (a[i] == one) | ((a[i] != a[i]) & is_nan) else y
+    Reading a constant from an array for each row takes a third of the time of such a loop.
+    """
+    if alone == ONE_FIRST:
+        x = first[0]
+        for i in range(out.size):
+            y = other[i]
+            out[i] = x if holds(kind, a[i], one) else y
+    elif alone == ONE_OTHER:
+        y = other[0]
+        for i in range(out.size):
+            x = first[i]
+            out[i] = x if holds(kind, a[i], one) else y
+    else:
+        for i in range(out.size):
+            x, y = first[i], other[i]
+            out[i] = x if holds(kind, a[i], one) else y
 
 
 @hot

@@ -51,15 +51,17 @@ class Recipe:
     reads: Ints
     constants: Longs
     words: int  # of memory that a run needs
+    is_direct: bool  # no register is written but the last, and no constant read row by row
     is_double: bool
 
     def run(self, columns: Longs, length: int) -> Nullable:
         """The values for so many events, whose attributes are where `columns` says (see `index.stored`)."""
-        out, valid = np.empty(length, np.int64), np.empty(length, np.bool_)
-        memory = np.empty(self.words, np.int64)  # of each call: several threads may run a recipe
-        has_nulls = _kernel()(self.steps, self.reads, self.constants, columns, memory, out, valid)
+        out = np.empty(length, np.int64)
+        memory = np.empty(self.words + (length + 7) // 8, np.int64)  # of each call: several threads may run a recipe
+        has_nulls = _kernel()(self.steps, self.reads, self.constants, self.is_direct, columns, memory, out)
         values = out.view(np.float64) if self.is_double else out
-        return Nullable(values, valid if has_nulls else valid_everywhere(length))
+        valid = memory[self.words :].view(np.bool_)[:length] if has_nulls else valid_everywhere(length)
+        return Nullable(values, valid)
 
 
 @cache
@@ -69,7 +71,7 @@ def _kernel() -> Callable[..., bool]:
 
     pairs, numbers = np.zeros((1, 2), np.int32), np.zeros(1, np.int64)
     columns = np.zeros((1, 4), np.int64)
-    return direct(run_steps, pairs, pairs, numbers, columns, numbers, numbers, np.zeros(1, np.bool_))
+    return direct(run_steps, pairs, pairs, numbers, False, columns, numbers, numbers)
 
 
 class NotPlainError(Exception):
@@ -112,14 +114,20 @@ class Steps:
         base = (0, len(self._reads), len(self._reads) + len(self._constants))
         left = self._left_to_choices()
         steps = [
-            (step[0], *(base[r.group] + r.number for r in step[1:]), left.get(number, kinds.IN_TURN))
+            (
+                step[0],
+                *(base[r.group] + r.number for r in step[1:]),
+                left.get(number, kinds.IN_TURN),
+                self._alone(step, left),
+            )
             for number, step in enumerate(self._steps)
         ]
         return Recipe(
-            np.array(steps, np.int32).reshape(-1, 5),
+            np.array(steps, np.int32).reshape(-1, 6),
             np.array(list(self._reads), np.int32).reshape(-1, 2),
             np.array(list(self._constants), np.int64),
             kinds.words_of(base[_STEP] + len(steps)),
+            self._is_direct(left),
             is_double,
         )
 
@@ -130,6 +138,32 @@ class Steps:
         steps = list(self._steps)
         alone = {r.number for r in asked if r.group == _STEP and read[r] == 1}
         return {n: _how_left(*steps[n][1:3]) for n in alone if steps[n][0] in kinds.COMPARISONS}
+
+    def _alone(self, step: tuple[Any, ...], left: dict[int, int]) -> int:
+        """Which alternative of a choice is one number, where it compares with one."""
+        kind, condition, first, other = step
+        is_by_one = (
+            kind == kinds.CHOOSE and condition.group == _STEP and left.get(condition.number, 0) > kinds.BY_CHOICE
+        )
+        if is_by_one and other.group == _CONSTANT:
+            return kinds.ONE_OTHER
+        return kinds.ONE_FIRST if is_by_one and first.group == _CONSTANT else kinds.NO_ONE
+
+    def _is_direct(self, left: dict[int, int]) -> bool:
+        """Whether the values that events have are all that is read row by row, and the result all that is written."""
+        in_turn = [step for number, step in enumerate(self._steps) if number not in left]
+        if not in_turn:  # sizes, which are written where they belong
+            return True
+        if len(in_turn) > 1 or any(how != kinds.AS_LONGS for _, how in self._reads):
+            return False
+        [(kind, *registers)] = in_turn
+        if kind >= kinds.NOT:
+            n_constants = sum(register.group == _CONSTANT for register in registers[1:])
+            return bool(left) and n_constants == (self._alone(in_turn[0], left) != kinds.NO_ONE)
+        return all(
+            register.group != _CONSTANT or place in kinds.SINGLE.get(kind, ())
+            for place, register in enumerate(registers)
+        )
 
     # -- what rows of the table write with --
 
