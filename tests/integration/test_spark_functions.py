@@ -274,6 +274,32 @@ def test_functions_of_moments_have_sparks_values(spark: SparkSession) -> None:
     assert not found, "\n".join(found)
 
 
+_END = 2**31
+_DATE = "date_from_unix_date(j)"
+FAR_DATES = """
+last_day({}) ; date_add({}, 1) ; date_add({}, 30) ; date_sub({}, 1) ; date_sub({}, 30) ; add_months({}, 1) ; add_months({}, -1) ; add_months({}, 1000)
+next_day({}, 'Mon') ; next_day({}, 'Thu') ; next_day({}, 'Sun') ; trunc({}, 'YEAR') ; trunc({}, 'QUARTER') ; trunc({}, 'MONTH') ; trunc({}, 'WEEK')
+{} + INTERVAL 1 DAY ; {} - INTERVAL 1 DAY ; {} + INTERVAL 1 MONTH ; {} - INTERVAL 2 YEAR ; {} + 1 ; {} - 1
+"""
+FAR_NUMBERS = """
+datediff({}, DATE'1969-01-01') ; datediff(DATE'2000-01-01', {}) ; year({}) ; month({}) ; day({}) ; dayofweek({}) ; weekday({}) ; dayofyear({}) ; weekofyear({}) ; quarter({})
+"""
+
+
+def test_dates_at_the_ends_of_32_bits(spark: SparkSession) -> None:
+    """Spark adds days without a check, so that they begin again at the other end, but checks dates that it makes of months."""
+    days = [end + near for end in (_END - 1, -_END) for near in (0, 1, 10, 40, 400, -1, -10, -40, -400)]
+    days = [day for day in days if -_END <= day < _END] + [-1, 0, 19_000]
+    texts = [f"unix_date({text.format(_DATE)})" for text in expressions(FAR_DATES)]
+    texts += [text.format(_DATE) for text in expressions(FAR_NUMBERS)]
+    table = pa.table({"j": pa.array(days, pa.int32())})
+    for text, answers in zip(texts, ask_spark_by_row(spark, table, texts), strict=True):
+        engine = Engine({"j": "int"})
+        for value in set(answers):
+            engine.subscribe(str(value), f"({text}) IS NULL" if value is None else f"({text}) = {value}")
+        assert engine.match_batch(table).to_list_array().to_pylist() == [[str(value)] for value in answers], text
+
+
 FORMS = (
     "{0} = {1}",
     "NOT ({0} <= {1})",

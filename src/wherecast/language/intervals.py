@@ -17,6 +17,7 @@ from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, instants, walls
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
+from wherecast.language.functions.calendar import are_dates, wrapped
 
 _MONTHS = {"YEAR": 12, "MONTH": 1}
 _MICROS = {
@@ -83,9 +84,9 @@ def shift(
     """Moments of a kind moved by months, microseconds, or (a number) days."""
     if kind is Type.DATE and target is Type.DATE:
         if amount_kind is Type.MONTHS:
-            return _add_months(values, amount), valid
-        days = values + (amount // DAY_US if amount_kind is Type.DURATION else amount)
-        return days, valid & (days >= -(2**31)) & (days < 2**31)
+            days = _add_months(values, amount)
+            return days, valid & are_dates(days)
+        return wrapped(values + (amount // DAY_US if amount_kind is Type.DURATION else amount)), valid
     if kind is Type.DATE:
         values = instants(zone, values * DAY_US)
     clocks = values if kind is Type.TIMESTAMP_NTZ else walls(zone, values)

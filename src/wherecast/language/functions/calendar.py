@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
 
@@ -30,3 +31,18 @@ def days_of(year: Longs, month: Longs | int, day: Longs | int = 1) -> Longs:
     of_year = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
     days: Longs = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
     return days
+
+
+def wrapped(days: Longs) -> Longs:
+    """As 32 bits hold them: Spark adds days without a check."""
+    return (days + 2**31) % 2**32 - 2**31
+
+
+def are_dates(days: Longs) -> npt.NDArray[np.bool_]:
+    """Which days 32 bits hold: where Spark makes a date of a year, month and day, it checks."""
+    return (days >= -(2**31)) & (days < 2**31)
+
+
+def next_weekday(days: Longs, weekday: Longs | int) -> Longs:
+    """The first day after each that has this number, which is 0 for Monday. Day 0 is a Thursday."""
+    return wrapped(days + 1 + wrapped((weekday + 4) % 7 - 1 - days) % 7)

@@ -18,7 +18,16 @@ from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, offset_piec
 from wherecast.language.events.types import MOMENTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Cast, Node, Param, Span
-from wherecast.language.functions.calendar import HOUR_US, MINUTE_US, SECOND_US, civil, days_of
+from wherecast.language.functions.calendar import (
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    are_dates,
+    civil,
+    days_of,
+    next_weekday,
+    wrapped,
+)
 from wherecast.language.functions.formats import DEFAULT_FORMAT, check_format, read_moment, write_moments
 from wherecast.language.functions.row import (
     BIGINT,
@@ -96,21 +105,16 @@ def _days_between_steps(steps: Steps, call: Call) -> Register:
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _wrapped(values: Longs) -> Longs:
-    """As 32 bits hold them: Spark adds days without a check."""
-    return (values + 2**31) % 2**32 - 2**31
-
-
 def _add_months(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     year, month, day = civil(args[0].values)
     total = month + args[1].values
     out = days_of(year, total, np.minimum(day, _month_size(year, total)))
-    return Nullable(out, all_valid(args) & (np.abs(out) < 2**31))
+    return Nullable(out, all_valid(args) & are_dates(out))
 
 
 def _last_day(days: Longs) -> Longs:
     year, month, _ = civil(days)
-    return days_of(year, month + 1) - 1
+    return wrapped(days_of(year, month + 1) - 1)
 
 
 def _make_date(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
@@ -118,7 +122,7 @@ def _make_date(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     exists = (month >= 1) & (month <= 12) & (day >= 1) & (np.abs(year) <= 999_999_999)
     exists &= day <= _month_size(year, np.clip(month, 1, 12))
     out = days_of(year, np.clip(month, 1, 12), day)
-    fits = exists & (np.abs(out) < 2**31)
+    fits = exists & are_dates(out)
     return Nullable(np.where(fits, out, 0), all_valid(args) & fits)
 
 
@@ -144,7 +148,7 @@ _DAY_NAMES = {
 def _next_day(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     days, names = args
     wanted = np.array([_DAY_NAMES.get(name.lower(), -1) for name in names.values.tolist()], np.int64)
-    return Nullable(days.values + (wanted - (days.values + 3) - 1) % 7 + 1, all_valid(args) & (wanted >= 0))
+    return Nullable(next_weekday(days.values, wanted), all_valid(args) & (wanted >= 0))
 
 
 def _names(names: tuple[str, ...], number: Callable[[Longs], Longs]) -> Any:
@@ -508,7 +512,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         DAY,
         result=_INT,
-        evaluate=vectorised(lambda a, b: a - b),
+        evaluate=vectorised(lambda a, b: wrapped(a - b)),
         steps=_days_between_steps,
         aliases=("date_diff",),
         says="days between two dates",
@@ -520,7 +524,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         INT,
         result=_DATE,
-        evaluate=vectorised(lambda d, n: _wrapped(d + n)),
+        evaluate=vectorised(lambda d, n: wrapped(d + n)),
         aliases=("dateadd",),
         says="so many days later",
         example="date_add(day, 7) > time",
@@ -531,7 +535,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         INT,
         result=_DATE,
-        evaluate=vectorised(lambda d, n: _wrapped(d - n)),
+        evaluate=vectorised(lambda d, n: wrapped(d - n)),
         says="so many days earlier",
         example="date_sub(time, 7) < day",
     ),

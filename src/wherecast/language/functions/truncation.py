@@ -13,7 +13,16 @@ from wherecast.language.events.keys import DAY_US, instants, walls
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call
-from wherecast.language.functions.calendar import HOUR_US, MINUTE_US, SECOND_US, civil, days_of
+from wherecast.language.functions.calendar import (
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    are_dates,
+    civil,
+    days_of,
+    next_weekday,
+    wrapped,
+)
 from wherecast.language.functions.row import all_valid, rows_by_text
 from wherecast.language.nullable import Nullable
 
@@ -39,11 +48,12 @@ _CLOCK_UNITS = {
 def _first_days(unit: str, days: Longs) -> Longs:
     """The first day of the year, quarter, month or week that a day is in."""
     if unit == "week":
-        return days - (days + 3) % 7
+        return next_weekday(wrapped(days - 7), 0)
     year, month, day = civil(days)
     if unit == "month":
-        return days - day + 1
-    return days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
+        return wrapped(days - day + 1)
+    first = days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
+    return wrapped(first) if unit == "year" else first
 
 
 def truncate_days(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
@@ -56,6 +66,7 @@ def truncate_days(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullabl
             valid[rows] = False
         else:
             out[rows] = _first_days(unit, days.values[rows])
+            valid[rows] &= are_dates(out[rows])
     return Nullable(out, valid)
 
 
