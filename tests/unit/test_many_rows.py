@@ -61,6 +61,21 @@ _EXPRESSIONS = [
     *("datediff(t, day)", "datediff(day, t)", "datediff(t, t)", "size(tags)", "tags[1]"),
     *("CASE WHEN x > 50 THEN n ELSE 0 END", "CASE WHEN x <= 50 THEN n END"),
 ]
+#: What is the same in every row, but NULL in some.
+_ALMOST_CONSTANT = [
+    text.format(text="nullif('B', a)", number="nullif(1, cast(n AS int))", double="nullif(1.5D, x)")
+    for text in (
+        *("startswith(a, {text})", "endswith(a, {text})", "contains(a, {text})", "replace(a, {text}, 'x')", "replace(a, 'X', {text})"),
+        *("instr(a, {text})", "locate({text}, a)", "locate('B', a, {number})", "position({text} IN a)"),
+        *("concat({text}, a)", "concat_ws({text}, a, a)", "concat_ws('-', a, {text})", "a || {text}", "lpad(a, 12, {text})", "rpad(a, {number}, 'B')"),
+        *("split_part(a, {text}, 1)", "split_part(a, 'B', {number})", "translate(a, {text}, 'x')", "trim({text} FROM a)", "ltrim({text}, a)"),
+        *("substring(a, {number}, 2)", "left(a, {number})", "repeat(a, {number})", "a < {text}", "a = {text}", "a <=> {text}", "{text} IN ('B', a)"),
+        *("tags[{number}]", "element_at(tags, {number})", "array_contains(tags, {text})", "array_position(tags, {text})"),
+        *("x > {double}", "x <= {double}", "x * {double}", "{double} - n", "n + {number}", "x = {number}", "x <=> {double}", "nanvl({double}, x)"),
+        *("greatest(x, {double})", "least(a, {text})", "coalesce({text}, a)", "if(x > 1, {double}, x)", "cast({number} AS string)", "date_add(day, {number})"),
+        *("cast({text} AS binary)", "length({text})", "upper({text})", "round(x, 1) = {double}", "add_months(day, {number})", "pow(x, {number})"),
+    )
+]  # fmt: skip
 
 
 def make_table(draw: random.Random, letters: str) -> pa.Table:
@@ -117,6 +132,15 @@ def test_many_rows_have_the_values_of_few(text: str, letters: str) -> None:
     few = [v for start in range(0, _N, 5) for v in values_of(text, batch.slice(start, start + 5))]
     assert values_of(text, batch) == few
     assert values_of(text, batch.slice(13, _N - 9)) == few[13:-9]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("text", _ALMOST_CONSTANT)
+def test_a_constant_that_is_null_in_some_rows(text: str) -> None:
+    """It is not taken for one that is there in every row."""
+    batch = batch_of("BX")
+    one_by_one = [v for row in range(_N) for v in values_of(text, batch.slice(row, row + 1))]
+    assert values_of(text, batch) == one_by_one
 
 
 def test_every_digit() -> None:

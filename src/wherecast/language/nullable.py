@@ -92,8 +92,11 @@ class Nullable:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is one value, repeated."""
-        return self._values is not None and self._values.strides == (0,) and self._values.size > 0
+        """Whether it is one value, repeated, and not NULL in any row: what a literal is, and `nullif(literal, a)` is not."""
+        values = self._values
+        if values is None or values.strides != (0,) or not values.size:
+            return False
+        return is_valid_everywhere(self.valid) or bool(self.valid.all())
 
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
