@@ -163,3 +163,33 @@ def test_tables_without_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     polled = follow.Polled(lambda: SimpleNamespace(inputFiles=list))  # type: ignore[arg-type,return-value]
     polled.sync(SimpleNamespace(url="index"))  # type: ignore[arg-type]
     assert len(synced) == 1
+
+
+class SparkError(Exception):
+    """As PySpark raises them."""
+
+
+SparkError.__module__ = "pyspark.errors"
+
+
+@pytest.mark.parametrize(
+    ("error", "has_trace"), [(SparkError("a file is gone\nJVM stacktrace"), False), (KeyError("x"), True)]
+)
+def test_a_failed_look_is_a_line_in_the_log(
+    error: Exception, has_trace: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Java says is pages long, and its first line is enough; an error of our own has its trace."""
+
+    class Gone(follow.FollowedTable):
+        def sync(self, index: Any) -> Any:
+            raise error
+
+    follower = follow.TableQuery(Gone(), SimpleNamespace(url="index"), 0.01)  # type: ignore[arg-type]
+    with pytest.raises(type(error)):
+        follower.processAllAvailable()
+    follower.stop()
+    record = caplog.records[0]
+    assert "the table could not be read, trying again: index=index" in record.getMessage()
+    assert str(error).partition("\n")[0] in record.getMessage()
+    assert "JVM" not in record.getMessage()
+    assert bool(record.exc_info) == has_trace

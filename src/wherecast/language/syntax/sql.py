@@ -322,6 +322,7 @@ class Checker:
             if side.type not in (*INTEGERS, Type.NULL):
                 hint = "; write OR between conditions" if tree.op == "|" and side.type is Type.BOOLEAN else ""
                 hint = "; write AND between conditions" if tree.op == "&" and side.type is Type.BOOLEAN else hint
+                hint = f"; write {tree.op[0]} to compare" if tree.op in ("<<", ">>", ">>>") else hint
                 raise self.error("type", f"{tree.op} needs integers, found {self.describe(side)}{hint}", side.span)
         kind, _ = arithmetic_type(tree.op, left, right)
         if Type.NULL in (left.type, right.type):
