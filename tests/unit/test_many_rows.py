@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from wherecast import Schema
+from wherecast import Engine, Schema
 from wherecast.index.operands import attribute_values
 from wherecast.language.evaluate import evaluate
 from wherecast.language.events.events import EventBatch
@@ -141,6 +141,54 @@ def test_a_constant_that_is_null_in_some_rows(text: str) -> None:
     batch = batch_of("BX")
     one_by_one = [v for row in range(_N) for v in values_of(text, batch.slice(row, row + 1))]
     assert values_of(text, batch) == one_by_one
+
+
+@pytest.mark.parametrize("count", [3, 400])
+@pytest.mark.parametrize("empty", [None, []], ids=["NULL", "empty"])
+def test_arrays_and_maps_without_elements(empty: list[Any] | None, count: int) -> None:
+    """If no event of a batch has an element, one that is asked for is still of its type."""
+    types = {
+        "u": "string",
+        "m": "map<string,string>",
+        "a": "array<string>",
+        "p": "map<string,decimal(30,5)>",
+        "d": "array<date>",
+    }
+    filters = [
+        *(
+            "m['x'] < u",
+            "least(m['x'], u) = 'x'",
+            "a[0] < u",
+            "greatest(a[0], u) = 'x'",
+            "element_at(a, 1) >= u",
+            "m['x'] || 'x' = u",
+        ),
+        *(
+            "coalesce(m['x'], u) = 'b'",
+            "least(element_at(m, 'x'), u) = 'b'",
+            "greatest(p['x'], 2) > 1",
+            "p['x'] + 1 > p['y']",
+        ),
+        *(
+            "d[0] < DATE'2024-01-01'",
+            "least(d[0], DATE'2024-01-01') = DATE'2024-01-01'",
+            "exists(a, x -> x < u)",
+            "array_max(a) < u",
+        ),
+    ]
+    kinds = {
+        "u": pa.string(),
+        "m": pa.map_(pa.string(), pa.string()),
+        "a": pa.list_(pa.string()),
+        "d": pa.list_(pa.date32()),
+    }
+    kinds["p"] = pa.map_(pa.string(), pa.decimal128(30, 5))
+    table = pa.table({name: pa.array(["b" if name == "u" else empty] * count, kinds[name]) for name in types})
+    engine = Engine(types)
+    engine.subscribe_many(enumerate(filters))
+    assert len(engine) == len(filters)
+    value = {"u": "b"} if empty is None else {"u": "b", "m": {}, "p": {}, "a": [], "d": []}
+    assert engine.match_batch(table).to_list_array().to_pylist() == [engine.match(value)] * count
 
 
 def test_every_digit() -> None:

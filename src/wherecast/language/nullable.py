@@ -100,7 +100,8 @@ class Nullable:
 
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
-        if self.is_arrow and rows.size >= _FEW_ROWS:
+        # No rows at all stay in Arrow's form, too: an empty array of objects would not say that these are texts.
+        if self.is_arrow and (rows.size >= _FEW_ROWS or not rows.size):
             from wherecast.language.arrow_texts import take_rows  # noqa: PLC0415 - Arrow is loaded where there are events
 
             return Nullable.of_texts(take_rows(self._texts, rows))
