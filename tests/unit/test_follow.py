@@ -189,7 +189,7 @@ def test_a_failed_look_is_a_line_in_the_log(
         follower.processAllAvailable()
     follower.stop()
     record = caplog.records[0]
-    assert "the table could not be read, trying again: index=index" in record.getMessage()
+    assert "the table could not be followed, trying again: index=index" in record.getMessage()
     assert str(error).partition("\n")[0] in record.getMessage()
     assert "JVM" not in record.getMessage()
     assert bool(record.exc_info) == has_trace

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 NumPy turns integers into doubles first, in an array of their own, and tells in several passes which results fit: that takes two to three times as long.
 Here each operation is one loop that the compiler turns into vector instructions. An operation that some numbers are not fit for says for each
-row whether its result stands (`fits`), and returns how many do not: most often none, and then nobody looks at `fits`.
+row whether its result stands (`fits`), and returns 0 if all do: so it is most often, and then nobody looks at `fits`.
 
 Without AVX-512, no vector instruction turns a 64-bit integer into a double, or a double into one. For numbers below 2 ** 51 an addition does: the lowest
 bits of 1.5 * 2 ** 52 + n are those of n (`_near_double`, `_near_long`). That is two to four times as quick as one number at a time. Larger numbers are

@@ -22,7 +22,7 @@ GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS = 24, 25, 26
 COMPARISONS = (GREATER, NOT_LESS, EQUAL, GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS)
 #: Who makes a step: it is made in its turn, or it is a comparison that the choice which asks for it makes; of these, some have a constant on one side.
 IN_TURN, BY_CHOICE, CONSTANT_RIGHT, CONSTANT_LEFT = range(4)
-#: Which alternative of such a choice is a constant; if both are, the other one is said to be.
+#: Which alternative of such a choice is a constant: none, the first, or the other. If both are, `ONE_OTHER`.
 NO_ONE, ONE_FIRST, ONE_OTHER = range(3)
 #: How often a positive integer is in another, rounded down: the day of a moment. What is left of it: the time of day. A difference that 64 bits are
 #: known to hold.
@@ -32,7 +32,7 @@ NOT, BOTH, EITHER, IS_NULL, IS_TRUE = 30, 31, 32, 33, 34
 #: The second where the first is true, else the third; the first, or the second where that is NULL; NULL.
 CHOOSE, FIRST, NULL = 35, 36, 37
 
-#: Which of the registers that a step reads it takes one number from, in all rows.
+#: By step, the registers of which it reads only the first number: 1 is the second register.
 SINGLE = {TRUNCATE: (1, 2), WITHIN: (1, 2), UNITS: (1,), RESTS: (1,)}
 
 #: Rows at a time: a handful of registers fit into the first cache.

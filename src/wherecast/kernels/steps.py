@@ -136,7 +136,7 @@ def run_steps(
         size = min(out.size - start, rows)
         for i in range(count):
             own = base + 8 * REGISTER_WORDS * i
-            mask = valid.ctypes.data if is_long else own + 8 * BLOCK
+            mask = valid.ctypes.data if is_long else own + 8 * BLOCK  # of a long block, which is the only one
             if i == last:
                 own = out.ctypes.data + 8 * start
             if i < n_reads:

@@ -250,14 +250,14 @@ class TableQuery:
             synced = self._source.sync(self._index)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
             self._failure = error
-            # Java's errors are pages long, and most often a file is gone because somebody is replacing the table.
-            is_java = type(error).__module__.startswith("pyspark.")
-            reason = str(error).partition("\n")[0]
+            # Spark's errors have pages of Java behind their first line, and our own say all in their message.
+            is_plain = isinstance(error, WherecastError) or type(error).__module__.startswith("pyspark.")
+            reason = str(error).partition("\nJVM stacktrace")[0].partition("\n\tat ")[0]
             _log.warning(
-                "the table could not be read, trying again: index=%s reason=%r",
+                "the table could not be followed, trying again: index=%s reason=%r",
                 self._index.url,
                 reason,
-                exc_info=not is_java or _log.isEnabledFor(logging.DEBUG),
+                exc_info=not is_plain or _log.isEnabledFor(logging.DEBUG),
             )
             return
         self._failure = None
