@@ -133,9 +133,10 @@ class EngineModel(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of four entries makes segments, and so merges, frequent."""
+    """A log of four entries makes segments, and so merges, frequent; small ones are put in order like large ones."""
     monkeypatch.setattr(log, "LOG_LIMIT", 4)
     monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 4)
+    monkeypatch.setattr("wherecast.engine.segment._FAR_APART", 1)
 
 
 @pytest.mark.parametrize("matcher", ["adaptive", "scan"])

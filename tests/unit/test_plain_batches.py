@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -84,6 +85,31 @@ def test_texts_that_are_none_are_refused_with_their_place():
     with pytest.raises(EventError, match="event 1"):
         engine.match_batch(pa.record_batch([bad], types))
     assert [error.row for error in engine.match_batch(pa.record_batch([bad], types), on_error="skip").errors] == [1]
+
+
+def text_batch(texts: list[bytes], *, swapped: bool = False) -> pa.RecordBatch:
+    """Bytes as a column of strings, whatever they are; `swapped` exchanges the ends of the last two."""
+    _, offsets, data = pa.array(texts, pa.binary()).buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].copy()
+    if swapped:
+        ends[-3:-1] = ends[-2], ends[-3]
+    column = pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), data])
+    return pa.record_batch([column], pa.schema([("name", pa.string())]))
+
+
+def test_texts_of_many_events_are_looked_at_all_at_once():
+    engine, n = ENGINES[1], 3_000
+    assert len(engine.match_batch(text_batch([b"ab"] * n))) == n
+    assert len(engine.match_batch(text_batch([b"ab"] * n).slice(7, 2_000))) == 2_000
+    assert len(engine.match_batch(text_batch([b""] * n))) == n
+    accented = text_batch([b"ab"] * (n - 1) + ["é".encode()])
+    assert len(engine.match_batch(accented)) == n
+    # One letter in two texts: all bytes together are UTF-8, but the texts are not.
+    for bad in ([b"a"] * (n - 1) + [b"\xff"], [b"a"] * (n - 2) + [b"\xc3", b"\xa9"]):
+        with pytest.raises(EventError, match="UTF-8"):
+            engine.match_batch(text_batch(bad))
+    with pytest.raises((EventError, pa.ArrowInvalid)):
+        engine.match_batch(text_batch([b"abc"] * n, swapped=True))
 
 
 def test_pieces_and_samples_have_all_columns():

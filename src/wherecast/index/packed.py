@@ -203,6 +203,34 @@ def _row_keys(boxes: Boxes, rows: slice) -> npt.NDArray[np.int64]:
     return boxes.attr[rows].astype(np.int64) << 32 | boxes.lo[rows].astype(np.int64) << 16 | ends
 
 
+#: Clauses that are put in order at a time.
+_BLOCK_CLAUSES = 1 << 17
+
+
+def order_filters(packed: PackedBoxes, order: npt.NDArray[np.int64]) -> tuple[PackedBoxes, npt.NDArray[np.int64]]:
+    """The boxes with filter order[i] as filter i, and the clauses in their new order."""
+    if packed.filter_ids.size:
+        first = np.searchsorted(packed.filter_ids, np.arange(packed.n_filters + 1))
+        clauses, ptr = take_ranges(first, order)
+        owners = np.repeat(np.arange(packed.n_filters, dtype=np.int32), np.diff(ptr))
+    else:
+        clauses, owners = order, _NONE
+    sizes = np.diff(packed.ptr)[clauses]
+    ptr, starts = pointer(sizes, sizes.size), packed.ptr.astype(np.int64)
+    columns = (packed.number,) if packed.number.size else (packed.attr, packed.lo, packed.hi)
+    moved = [np.empty_like(column) for column in columns]
+    for begin in range(0, clauses.size, _BLOCK_CLAUSES):
+        block = clauses[begin : begin + _BLOCK_CLAUSES]
+        rows, _ = take_ranges(starts, block)
+        for column, out in zip(columns, moved, strict=True):
+            if column.size:
+                out[ptr[begin] : ptr[begin + block.size]] = column[rows]
+    rows_of = (*moved, *packed[2:5]) if packed.number.size else (packed.number, *moved)
+    residuals = packed.residuals[clauses] if packed.residuals.size else packed.residuals
+    rows = side_by_side([ptr.astype(np.int32), *rows_of])
+    return PackedBoxes(*rows, owners, residuals, packed.n_filters, packed.widths), clauses
+
+
 def unpack_clauses(packed: PackedBoxes, clauses: npt.NDArray[np.int64]) -> Boxes:
     """Some clauses; the cost does not depend on how many others there are."""
     ends: npt.NDArray[Any] = packed.ptr

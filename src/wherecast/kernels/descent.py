@@ -66,6 +66,8 @@ LEAF_WORDS = 64
 BLOCK, WAITING, KEPT = 16, 192, 4096
 #: Boxes that are asked for together.
 FETCHED = 64
+#: Steps in which what a block reads is brought into the cache, each a block ahead of the next.
+FETCH_STEPS = 3
 #: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
 FAR_ROWS = 1 << 17
 #: A root with more tests than this is not looked ahead at.
@@ -73,6 +75,8 @@ FEW_TESTS = 4
 #: Added to the shift of a test: no clause filed under it takes NULL; and, from this bit on, how many tests behind it are of the same
 #: column and take none either. An event without a value passes over all of them at once: most of 200 optional columns have none.
 NO_NULL, PASSED_AT = 64, 8
+#: Slots behind the last.
+SLOT_PADDING = 64
 #: Children of a node beyond which the leaves among them are brought into the cache at the same time.
 MANY_CHILDREN = 8
 #: Fields of a leaf.
@@ -101,7 +105,7 @@ class LookupTree(NamedTuple):
     # before the sure rows (0: none)
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
-    slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
+    slots: Ints  # (slots + SLOT_PADDING,) clause of each slot; the end is padding for reads of whole words
     guards: Ints  # packed, see `kernels.guards`; those of a leaf follow each other
     near: Ints  # (columns,) low bits of a code that the buckets of guards leave out
     bucket_ptr: Longs  # (columns + 1,) where the table of a column begins in `buckets`
@@ -422,21 +426,23 @@ def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: S
 
 
 @inlined
-def fetch_block(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: Longs, slots: Ints, guards: Ints, codes: Ints,
-                first: Scalar, end: Scalar) -> None:  # fmt: skip
-    """Bring the leaves below the root that events first:end will meet into the cache, and then what these begin with."""
-    if nodes[0, 1] - nodes[0, 0] > FEW_TESTS:
-        return
-    for turn in range(2):
-        for event in range(first, end):
-            for test in range(nodes[0, 0], nodes[0, 1]):
-                code = np.int64(codes[event, tests[test, 0]])
-                child = find_child(tests, table, test, code) if code >= 0 else np.int64(0)
-                if child > 0 and turn == 0:
-                    prefetch(leaves, LEAF_FIELDS * (child - 1))
-                elif child > 0:
-                    fetch_places(leaves, columns, guards, child)
-                    prefetch(slots, leaves[child - 1, SLOT])
+def fetch_ahead(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: Longs, maps: Words, slots: Ints, guards: Ints, codes: Ints,
+                step: Scalar, block: Scalar) -> None:  # fmt: skip
+    """Bring into the cache what the events of a block will read below the root, step by step: each reads what the one before it has brought.
+
+    The leaves; what these begin with; rows of bits.
+    """
+    for event in range(block, min(block + BLOCK, codes.shape[0])):
+        for test in range(nodes[0, 0], nodes[0, 1]):
+            code = np.int64(codes[event, tests[test, 0]])
+            child = find_child(tests, table, test, code) if code >= 0 else np.int64(0)
+            if child > 0 and step == 0:
+                prefetch(leaves, LEAF_FIELDS * (child - 1))
+            elif child > 0 and step == 1:
+                fetch_places(leaves, columns, guards, child)
+                prefetch(slots, leaves[child - 1, SLOT])
+            elif child > 0:
+                fetch_rows(leaves, columns, maps, codes, event, child)
 
 
 @inlined
@@ -478,8 +484,8 @@ def fetch_boxes(row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any],
 @hot
 def settle(
     row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-    list_codes: Ints, first: Scalar, done: Scalar, end: Scalar, waiting: Ints, kept: Ints, ends: Longs, out: Ints, n: Scalar,
-    begin: Scalar, ptr: Longs,
+    list_codes: Ints, first: Scalar, done: Scalar, end: Scalar, waiting: Ints, kept: Ints, ends: Longs, fetched: Scalar, out: Ints,
+    n: Scalar, begin: Scalar, ptr: Longs,
 ) -> Scalar:  # fmt: skip
     """Write the clauses that hold for the events done:end of the block that begins at `first`; the new end, -1 if `out` is too small.
 
@@ -491,7 +497,6 @@ def settle(
         return np.int64(-1)
     held: Scalar = np.int64(0)
     checked: Scalar = np.int64(0)
-    fetched = np.int64(0)
     for event in range(done, end):
         while held + 8 <= ends[event - first, 0]:
             copy_8(kept, held, out, n)
@@ -542,9 +547,12 @@ def descend(
     begin = ptr[start]
     for c in range(own.size if starts.size > 0 else 0):
         own[c] = SINGLE  # that of NULL, and so it is again after each event
+    looks_ahead = nodes[0, 1] - nodes[0, 0] <= FEW_TESTS
+    for step in range(FETCH_STEPS if looks_ahead else 0):
+        for ahead in range(FETCH_STEPS - step):
+            fetch_ahead(nodes, tests, table, leaves, columns, maps, slots, guards, codes, step, start + ahead * BLOCK)
     for block in range(start, codes.shape[0], BLOCK):
         stop = min(block + BLOCK, codes.shape[0])
-        fetch_block(nodes, tests, table, leaves, columns, slots, guards, codes, block, stop)
         done, held, count = block, np.int64(0), np.int64(0)
         for event in range(block, stop):
             stack[0] = 0
@@ -577,7 +585,7 @@ def descend(
                 checked = leaves[leaf, CHECKED] > 0
                 if event > done and is_full(held, kept, count, waiting, size):
                     n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
-                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                               waiting, kept, ends, np.int64(0), out, n, begin, ptr)  # fmt: skip
                     if n < 0:
                         return done
                     done = event
@@ -586,7 +594,7 @@ def descend(
                 if is_full(held, kept, count, waiting, size):
                     ends[event - block, 0], ends[event - block, 1] = held, count
                     n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, event, event + 1,
-                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                               waiting, kept, ends, np.int64(0), out, n, begin, ptr)  # fmt: skip
                     if n < 0:
                         return event
                     held, count = np.int64(0), np.int64(0)
@@ -634,8 +642,24 @@ def descend(
             ends[event - block, 0], ends[event - block, 1] = held, count
             for i in range(n_there if has_buckets else 0):
                 own[there[i]] = SINGLE
+        fetched = min(count, FETCHED)
+        fetch_boxes(row_ptr, number, attr, lo, hi, waiting, 0, fetched)
+        for step in range(FETCH_STEPS if looks_ahead else 0):
+            fetch_ahead(
+                nodes,
+                tests,
+                table,
+                leaves,
+                columns,
+                maps,
+                slots,
+                guards,
+                codes,
+                step,
+                stop + (FETCH_STEPS - 1 - step) * BLOCK,
+            )
         n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, stop, waiting, kept, ends,
-                   out, n, begin, ptr)  # fmt: skip
+                   fetched, out, n, begin, ptr)  # fmt: skip
         if n < 0:
             return done
     return codes.shape[0]

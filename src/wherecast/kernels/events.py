@@ -126,6 +126,9 @@ def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, stamps: Ints) -> Scalar:
     return write
 
 
+#: Filters whose values are asked for ahead.
+AHEAD = 16
+
 # -- fan-out -----------------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +215,8 @@ def write_values(
                 at += 1
                 first += 1
         for i in range(first, event_ptr[e + 1]):
+            if i + AHEAD < filter_ids.size:
+                prefetch(values, slots_of(ptr, single, filter_ids[i + AHEAD])[0])
             slot, stop = slots_of(ptr, single, filter_ids[i])
             if died.size == 0 and slot < single:
                 out[at] = values[slot]

@@ -25,7 +25,7 @@ def numbered(values: Longs) -> tuple[Longs, Longs]:
     if values.size >= MANY:
         found, numbers = _number_values(values)
         order = np.argsort(found)
-        return found[order], _inverse(order)[numbers]
+        return found[order], inverse(order)[numbers]
     order = np.argsort(values)
     ordered = values[order]
     is_new = np.ones(ordered.size, bool)
@@ -35,7 +35,8 @@ def numbered(values: Longs) -> tuple[Longs, Longs]:
     return ordered[is_new], numbers
 
 
-def _inverse(order: Longs) -> Longs:
+def inverse(order: Longs) -> Longs:
+    """The place of each number in an order of all of them."""
     places = np.empty(order.size, np.int64)
     places[order] = np.arange(order.size)
     return places
@@ -97,7 +98,7 @@ def number_sequences(ptr: Longs, values: Longs) -> tuple[Longs, Longs]:
         return numbers, first
     places, own_ptr = take_ranges(ptr, first)
     rank = _order_sequences(own_ptr, values[places])
-    return rank[numbers], first[_inverse(rank)]
+    return rank[numbers], first[inverse(rank)]
 
 
 def _order_sequences(ptr: Longs, values: Longs) -> Longs:

@@ -47,6 +47,7 @@ from wherecast.kernels.descent import (
     LEAF_WORDS,
     NO_NULL,
     SIZE,
+    SLOT_PADDING,
     STORED_FIELDS,
     WAITING,
     WORDS,
@@ -170,6 +171,15 @@ class AdaptiveMatcher(Matcher):
         columns = Projection(**{k: arrays[k] for k in Projection._fields})
         tree = read_tree(arrays)
         return cls(columns, tree, rows_of(boxes), arrays["facts"], arrays["visits"], arrays["word_weights"])
+
+    def order(self) -> Longs | None:
+        return self._tree.slots[:-SLOT_PADDING].astype(np.int64)
+
+    def renumbered(self, place: Ints, boxes: PackedBoxes) -> Self:
+        slots = self._tree.slots.copy()
+        slots[:-SLOT_PADDING] = place[slots[:-SLOT_PADDING]]
+        arrays = self._projection, self._tree._replace(slots=slots), rows_of(boxes)
+        return type(self)(*arrays, self._facts, self._visits, self._word_weights)
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""

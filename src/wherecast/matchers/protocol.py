@@ -71,6 +71,14 @@ class Matcher(ABC):
         """Build from boxes that the caller also keeps: a matcher that needs them later may share these."""
         return cls.build(unpack_boxes(packed), sample, weights)
 
+    def order(self) -> Longs | None:
+        """The clauses in the order in which they stand in memory, each at least once; None if all are as far apart in any order."""
+        return None
+
+    def renumbered(self, place: Ints, boxes: PackedBoxes) -> Self:
+        """The same matcher where clause c is clause `place[c]` of these boxes. Only where there is an `order`."""
+        raise NotImplementedError(f"matcher {self.name!r} has no order; see `order`")
+
     # -- matching -------------------------------------------------------------------------------------------------
 
     @abstractmethod
