@@ -227,8 +227,8 @@ def order_filters(packed: PackedBoxes, order: npt.NDArray[np.int64]) -> tuple[Pa
                 out[ptr[begin] : ptr[begin + block.size]] = column[rows]
     rows_of = (*moved, *packed[2:5]) if packed.number.size else (packed.number, *moved)
     residuals = packed.residuals[clauses] if packed.residuals.size else packed.residuals
-    rows = side_by_side([ptr.astype(np.int32), *rows_of])
-    return PackedBoxes(*rows, owners, residuals, packed.n_filters, packed.widths), clauses
+    stored = Rows(*side_by_side([ptr.astype(np.int32), *rows_of]))
+    return PackedBoxes(*stored, owners, residuals, packed.n_filters, packed.widths), clauses
 
 
 def unpack_clauses(packed: PackedBoxes, clauses: npt.NDArray[np.int64]) -> Boxes:
