@@ -207,8 +207,10 @@ class TestDamage:
         """Also one that this build reads."""
         manifest = small / MANIFEST
         data = manifest.read_bytes()
-        manifest.write_bytes(data.replace(b'"format_version": 5', b'"format_version": %d' % other))
-        with nullcontext() if other == 5 else pytest.raises(SnapshotError):
+        manifest.write_bytes(
+            data.replace(b'"format_version": %d' % module.FORMAT_VERSION, b'"format_version": %d' % other)
+        )
+        with nullcontext() if other == module.FORMAT_VERSION else pytest.raises(SnapshotError):
             open_snapshot(small)
 
     @pytest.mark.slow

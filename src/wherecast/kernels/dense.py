@@ -123,7 +123,7 @@ def count_dense(
     """Add the matches of leaves first:end to `counts`."""
     _, _, _, leaves, columns, maps, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, at = leaves[leaf, WORDS], leaves[leaf, MAP]
         begin, stop = leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
@@ -193,7 +193,7 @@ def weigh_dense(
     """Add the weights of the matches of leaves first:end to `totals`."""
     _, _, _, leaves, columns, maps, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _ = scratch
     ptr, rows = planes
     base = 0
     for leaf in range(first, end):
@@ -263,7 +263,7 @@ def list_dense(
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
     _, _, _, leaves, columns, maps, slots, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
         for event in range(codes.shape[0]):
@@ -322,7 +322,7 @@ def expand_dense(
     """
     _, _, _, leaves, columns, maps, slots, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _ = scratch
     base = 0
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]

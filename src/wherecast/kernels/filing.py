@@ -8,7 +8,7 @@ one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_B
 range; the boxes of the few clauses that survive the AND of such inexact columns are checked.
 
 Where many of a leaf's clauses hold at once (wide ranges, `<>`), that second check would be all the work. Such a leaf has
-a second set of rows for its inexact columns: bit i says that clause i *surely* holds for every code of the bucket. Only
+a second row beside each: bit i says that clause i *surely* holds for every code of the bucket. Only
 clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
 
 A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
@@ -34,6 +34,7 @@ from wherecast.kernels.descent import (
     MAP,
     ROW_AT,
     SHIFT_AT,
+    SIDE_BY_SIDE,
     SIZE,
     SLOT,
     SURE,
@@ -250,12 +251,12 @@ def is_crowded(
 
 @jit
 def set_bits(
-    maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, slot: Scalar, first: Scalar, last: Scalar
+    maps: npt.NDArray[np.uint64], place: Scalar, stride: Scalar, slot: Scalar, first: Scalar, last: Scalar
 ) -> None:
     """Set one clause's bit in the rows first .. last."""
     bit = ONE << np.uint64(slot & 63)
     for row in range(first, last + 1):
-        maps[place + row * words + (slot >> 6)] |= bit
+        maps[place + row * stride + (slot >> 6)] |= bit
 
 
 @jit
@@ -271,8 +272,8 @@ def is_mapped(clause: Scalar, ptr: Longs, number: Ints, column: Ints, path_shift
 @jit
 def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
                 list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
-                shifts: Ints, folds: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
-    """The rows of one column: a clause without a constraint on it is in all of them.
+                shifts: Ints, folds: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, stride: Scalar, sure: Scalar) -> None:  # fmt: skip
+    """The rows of one column, `stride` words apart: a clause without a constraint on it is in all of them.
 
     With `sure`, a clause with a constraint is in a row only if the whole bucket lies in one of its intervals, and a
     clause that also has columns without bitmaps is in none.
@@ -299,9 +300,9 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: I
                 stop = high if stop >= width[c] - 1 else min(stop, high)
                 if begin <= stop:
                     start, last = (begin - low + inner) >> shift, (stop - low - inner) >> shift
-                    set_bits(maps, place, words, i - first, start - fold, last - fold)
+                    set_bits(maps, place, stride, i - first, start - fold, last - fold)
         if free:
-            set_bits(maps, place, words, i - first, 0, n_rows - 1)
+            set_bits(maps, place, stride, i - first, 0, n_rows - 1)
 
 
 @jit
@@ -386,7 +387,7 @@ def plan_leaves(
                 inexact += not is_exact(c, width, bits, shifts)
         sure = crowded and inexact > 0
         n_words += rows * words * (1 + sure)
-        leaves[leaf, COLUMN_END], leaves[leaf, SURE] = n_packed, rows if sure else 0
+        leaves[leaf, COLUMN_END], leaves[leaf, SURE] = n_packed, SIDE_BY_SIDE if sure else 0
         if words == 0 and undecided:
             leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
             n_guards += end - first
@@ -420,13 +421,14 @@ def fill_leaves(
             c = columns[at] & 0xFFFF
             bits[c], shifts[c] = (columns[at] >> BITS_AT) & 31, (columns[at] >> SHIFT_AT) & 31
             folds[c] = (columns[at] >> FOLD_AT) & 1
-        place = leaves[leaf, MAP]
-        for turn in range(1 + (words > 0 and leaves[leaf, SURE] > 0)):
-            for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
-                c = columns[at] & 0xFFFF
-                fill_column(members, first, end, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
-                            path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
-                place += count_rows(c, width, bits, shifts, folds) * words
+        has_sure = leaves[leaf, SURE] == SIDE_BY_SIDE
+        place, stride = leaves[leaf, MAP], words * (1 + has_sure)
+        for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
+            c = columns[at] & 0xFFFF
+            for sure in range(1 + has_sure):
+                fill_column(members, first, end, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, width, path_shift,
+                            path_key, bits, shifts, folds, c, maps, place + sure * words, stride, sure == 1)  # fmt: skip
+            place += count_rows(c, width, bits, shifts, folds) * stride
         for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
             bits[columns[at] & 0xFFFF] = -1
         path_of(leaf, parent, step, path, path_shift, path_key, 1)

@@ -352,13 +352,13 @@ class AdaptiveMatcher(Matcher):
         if longest > 1 and len(codes) > 1:
             longest = int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
-        found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
+        found = np.empty(2 * LEAF_WORDS + 3, np.uint64)
         largest = self._largest
         kept = (
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
         own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
-        return plain(Scratch(stack, places, found, sure, *kept, own, met, *_numbers(codes.shape[1])))
+        return plain(Scratch(stack, places, found, *kept, own, met, *_numbers(codes.shape[1])))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part."""

@@ -125,7 +125,8 @@ def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -
     fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= descent.LEAF_WORDS))
     guarded = (words == 0) & (sure == 1)
     fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size, tree.maps.size))
-    fits &= guarded | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
+    side_by_side = (words > 0) & (sure == descent.SIDE_BY_SIDE)
+    fits &= guarded | side_by_side | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")
     stored.within(leaves[:, descent.CHECKED] >> 1, 0, width.size + 1, "tree_leaves")
     ends = np.concatenate(([0], leaves[:, descent.COLUMN_END]))
@@ -143,7 +144,8 @@ def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -
     last = np.maximum(
         buckets - (packed >> descent.FOLD_AT & 1), packed >> descent.FOLD_AT & 1
     )  # a folded column has two rows at least
-    needed = place[owner] + (sure[owner] + (packed >> descent.ROW_AT) + last + 1) * words[owner]
+    rows = np.where(side_by_side, 0, sure)[owner] + (packed >> descent.ROW_AT) + last + 1
+    needed = place[owner] + rows * (words << side_by_side)[owner]
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
 
@@ -155,6 +157,7 @@ def _check_dense(
     stored.require(
         ((leaves[:, descent.WORDS] > 0) & (leaves[:, descent.CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do"
     )
+    stored.require((leaves[:, descent.SURE] == 0).all(), "tree_leaves", "has sure rows in the dense part")
     if end > first:
         packed = tree.columns[leaves[0, descent.COLUMN] : leaves[-1, descent.COLUMN_END]]
         exact = (packed >> descent.SHIFT_AT & 31 == 0) & (
