@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -39,6 +39,7 @@ Text: TypeAlias = Any
 
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
 _LARGE_STRING = pa.large_string().id
+_STRINGS = (pa.string().id, _LARGE_STRING)
 
 
 def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
@@ -245,8 +246,9 @@ _MOST_BYTES = 2**31 - 1
 
 def _may_grow(texts: pa.Array, times: int) -> bool:
     """Whether texts that become so many times as long stay below the limits; else they are made one by one, and may be refused."""
-    longest = int(np.diff(string_buffers(texts)[0]).max(initial=0))
-    return longest * times <= MOST_GROWN and _count_bytes(texts) * times <= _MOST_BYTES
+    offsets, _ = string_buffers(texts)
+    size = (int(offsets[-1]) - int(offsets[0])) * times
+    return size <= MOST_GROWN or (size <= _MOST_BYTES and int(np.diff(offsets).max()) * times <= MOST_GROWN)
 
 
 def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
@@ -336,21 +338,19 @@ _LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
 
 
-def _plain_pattern(pattern: Text) -> str | None:
-    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`).
-
-    None, too, if each text has a pattern of its own: Arrow takes one for all.
-    """
-    if not isinstance(pattern, str):
-        return None
+@lru_cache(maxsize=4096)
+def _plain_pattern(pattern: str) -> str | None:
+    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`)."""
     regex = check_pattern(pattern)
     text: str = regex.compiled.pattern
     return None if regex.before_line_end or _LOOKS_AROUND.search(text) else text
 
 
 def regexp_count(texts: Text, pattern: Text) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(pattern, str):  # Arrow takes one pattern for all texts
+        return None
     plain = _plain_pattern(pattern)
-    return None if plain is None or isinstance(texts, str) else pc.count_substring_regex(texts, plain)
+    return None if plain is None else pc.count_substring_regex(texts, plain)
 
 
 def regexp_instr(texts: Text, pattern: Text) -> pa.Array | None:
@@ -379,6 +379,7 @@ def regexp_extract(texts: Text, pattern: Text, group: int = 1) -> pa.Array | Non
     return _null_as(texts, part.type, *part.buffers()[1:])
 
 
+@lru_cache(maxsize=4096)
 def _name_group(pattern: str, wanted: int) -> tuple[str, int]:
     """A pattern whose only group is the wanted one, counted from 0, and how many it had."""
     numbers = count()
@@ -397,8 +398,10 @@ def regexp_substr(texts: Text, pattern: Text) -> pa.Array | None:
 
 
 def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(pattern, str) or not isinstance(new, str):
+        return None
     plain = _plain_pattern(pattern)
-    if plain is None or not isinstance(pattern, str) or not isinstance(new, str) or isinstance(texts, str):
+    if plain is None:
         return None
     pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
     groups = sum(isinstance(piece, int) for piece in pieces)
@@ -456,7 +459,7 @@ def from_arrow(array: pa.Array | Nullable) -> Nullable:
     """Texts, numbers or booleans that Arrow computed; what a kernel computed is in this form already."""
     if isinstance(array, Nullable):
         return array
-    if pa.types.is_large_string(array.type) or pa.types.is_string(array.type):
+    if array.type.id in _STRINGS:
         return Nullable.of_texts(array)
     valid = arrow_valid(array)
     if pa.types.is_integer(array.type):
