@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Floats, Longs, Shorts
-from wherecast.kernels.jit import Scalar, array_at, copy_8, hot, inlined
+from wherecast.kernels.jit import Scalar, array_at, copy_8, eight_bytes, hot, inlined, trailing_zeros
 
 
 #: Bytes that kernels may write behind the last text.
@@ -52,20 +52,42 @@ def _skip(data: Bytes, start: Scalar, end: Scalar, count: Scalar) -> Scalar:
     return at
 
 
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+
+
+@inlined
+def _is_at(data: Bytes, at: Scalar, part: Bytes) -> Scalar:
+    """Whether a part, whose first byte is there, stands at a place."""
+    k = 1
+    while k < part.size and data[at + k] == part[k]:
+        k += 1
+    return k == part.size
+
+
 @inlined
 def _find(data: Bytes, start: Scalar, end: Scalar, part: Bytes) -> Scalar:
-    """Where a part first occurs, or -1."""
-    size = part.size
-    if size == 0:
-        return start
-    first = part[0]
-    for i in range(start, end - size + 1):
-        if data[i] == first:
-            k = 1
-            while k < size and data[i + k] == part[k]:
-                k += 1
-            if k == size:
+    """Where a part first occurs, or -1. Eight bytes at a time are compared with its first one."""
+    if part.size == 0:
+        return np.int64(start)
+    first, last, i = part[0], np.int64(end) - part.size, np.int64(start)
+    firsts = np.uint64(first) * _EACH_BYTE
+    while i <= last:
+        if i + 8 <= data.size:
+            others = eight_bytes(data, i) ^ firsts
+            hits = ~(((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS)  # the highest bit of each byte that is the first one
+            while hits:
+                at = i + np.int64(trailing_zeros(hits) >> 3)
+                if at > last:
+                    return np.int64(-1)
+                if _is_at(data, at, part):
+                    return at
+                hits &= hits - np.uint64(1)
+            i += 8
+        else:
+            if data[i] == first and _is_at(data, i, part):
                 return i
+            i += 1
     return np.int64(-1)
 
 
@@ -389,16 +411,45 @@ def pad_texts(
 # -- numbers in texts --------------------------------------------------------------------------------------------------
 
 
+_ZEROS, _HIGH_HALVES = np.uint64(0x3030303030303030), np.uint64(0xF0F0F0F0F0F0F0F0)
+_LOW_HALVES, _TO_SIXTEEN = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0606060606060606)
+
+
+@inlined
+def _eight_digits(data: Bytes, start: Scalar, size: Scalar) -> Scalar:
+    """At most eight bytes as digits, behind zeros: the first is the lowest byte."""
+    left_out = np.uint64(8 * (size - 1))
+    return (eight_bytes(data, start) << (np.uint64(56) - left_out)) | (_ZEROS >> np.uint64(8) >> left_out)
+
+
+@inlined
+def _are_digits(word: Scalar) -> Scalar:
+    above_nine = ((word & _LOW_HALVES) + _TO_SIXTEEN) & _HIGH_HALVES
+    return ((word & _HIGH_HALVES) == _ZEROS) & (above_nine == 0)
+
+
+@inlined
+def _number_of(word: Scalar) -> Scalar:
+    """The number of eight digits: of pairs, of fours, of all."""
+    digits = word & _LOW_HALVES
+    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    return np.int64((fours * np.uint64(10_000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
+
+
 @hot
 def read_longs(offsets: Longs, data: Bytes, most: Scalar, out: Longs, is_read: Bools) -> None:
     """Integers of at most so many digits, without anything around them; other texts are not read."""
     for i in range(out.size):
-        start, end = offsets[i], offsets[i + 1]
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
         is_negative = start < end and data[start] == 45
         if is_negative:
             start += 1
         value, is_plain = np.int64(0), 0 < end - start <= most
-        if is_plain:
+        if is_plain and end - start <= 8 and start + 8 <= data.size:
+            word = _eight_digits(data, start, end - start)
+            value, is_plain = _number_of(word), _are_digits(word)
+        elif is_plain:
             for k in range(start, end):
                 digit = np.int64(data[k]) - 48
                 is_plain &= 0 <= digit <= 9
