@@ -108,10 +108,10 @@ def _cased(
     def compute(texts: pa.Array) -> pa.Array:
         (valid, offsets, data), n, is_large = texts.buffers(), len(texts), texts.type.id == _LARGE_STRING
         width = 8 if is_large else 4
-        end = offsets.slice((texts.offset + n) * width, width).to_pybytes() if n else b""
-        if not any(end):
+        end = int.from_bytes(offsets.slice((texts.offset + n) * width, width).to_pybytes(), sys.byteorder) if n else 0
+        if not end:
             return texts
-        out = pa.allocate_buffer(int.from_bytes(end, sys.byteorder))  # every text stays where it is
+        out = pa.allocate_buffer(end)  # every text stays where it is
         if _switch_case()(offsets.address, is_large, texts.offset, n, data.address, first, out.address):
             return pa.Array.from_buffers(texts.type, n, [valid, offsets, out], texts.null_count, texts.offset)
         cased = by_arrow(texts)
@@ -176,11 +176,19 @@ def _trimmed(at_start: bool, at_end: bool, by_arrow: Callable[[pa.Array, str], p
             return None
         if not characters.isascii():
             return by_arrow(texts, characters)
-        is_removed = np.zeros(256, np.bool_)
-        is_removed[list(characters.encode())] = True
+        is_removed = _table_of(characters)
         return _written(texts, kernels.trim_parts, is_removed, at_start, at_end) if characters else texts
 
     return compute
+
+
+@lru_cache(maxsize=4096)
+def _table_of(characters: str) -> Bools:
+    """Which bytes are among some characters of ASCII."""
+    table = np.zeros(256, np.bool_)
+    table[list(characters.encode())] = True
+    found: Bools = frozen(table)
+    return found
 
 
 trim = _trimmed(True, True, pc.utf8_trim)
