@@ -20,9 +20,8 @@ import numpy as np
 from wherecast.kernels.arrays import Bools, Bytes, Floats, Longs, Shorts
 from wherecast.kernels.jit import Scalar, array_at, copy_8, eight_bytes, hot, inlined, trailing_zeros
 
-
-#: Bytes that kernels may write behind the last text.
-SPARE = 31
+#: Bytes that kernels may write behind the last text: as many as are copied of an empty one.
+SPARE = 32
 
 
 @inlined
@@ -75,7 +74,9 @@ def _find(data: Bytes, start: Scalar, end: Scalar, part: Bytes) -> Scalar:
     while i <= last:
         if i + 8 <= data.size:
             others = eight_bytes(data, i) ^ firsts
-            hits = ~(((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS)  # the highest bit of each byte that is the first one
+            hits = ~(
+                ((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS
+            )  # the highest bit of each byte that is the first one
             while hits:
                 at = i + np.int64(trailing_zeros(hits) >> 3)
                 if at > last:

@@ -302,7 +302,7 @@ def concat(*texts: Text) -> pa.Array:
         is_array = not isinstance(text, str)
         column[:] = address_of(offsets), offsets.itemsize, address_of(data), data.size, is_array
         size += (int(offsets[-1]) - int(offsets[0])) * (1 if is_array else rows)
-    ends = np.empty(rows + 1, np.int32 if size <= _MOST_BYTES else np.int64)
+    ends: Longs = np.empty(rows + 1, np.int32 if size <= _MOST_BYTES else np.int64)
     out = np.empty(size + kernels.SPARE, np.uint8)
     kernels.join_texts(columns, ends, out)
     with_nulls = [array for array in arrays if array.null_count]
