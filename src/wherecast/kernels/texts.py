@@ -5,8 +5,8 @@ Theory of operation
 The naive way calls a function of Python for each text: 200 to 500 ns. Arrow has some of the functions, at 10 to 60 ns, most of
 it for memory that each of its steps allocates.
 
-Here a function is one pass over the bytes, which writes the new texts and where each of them ends: what lies between two passes would be as large as the result. The
-caller gives room for the most bytes that the result can have; what is not written costs nothing. Places count characters, so a byte that continues a character
+Here a function is one pass over the bytes, which writes the new texts and where each of them ends. Two passes would need arrays in between that are as large as the result. The
+caller gives room for as many bytes as the result may have; memory that is not written costs nothing. Places count characters, so a byte that continues a character
 (10xxxxxx) does not count; a column without any byte beyond ASCII need not look. What is looked for is compared byte by
 byte: UTF-8 has no character inside another one.
 
@@ -74,9 +74,8 @@ def _find(data: Bytes, start: Scalar, end: Scalar, part: Bytes) -> Scalar:
     while i <= last:
         if i + 8 <= data.size:
             others = eight_bytes(data, i) ^ firsts
-            hits = ~(
-                ((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS
-            )  # the highest bit of each byte that is the first one
+            # The highest bit of each byte that is the first one.
+            hits = ~(((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS)
             while hits:
                 at = i + np.int64(trailing_zeros(hits) >> 3)
                 if at > last:
@@ -185,7 +184,7 @@ def slice_parts(
     at = np.int64(0)
     ends[0] = 0
     for i in range(ends.size - 1):
-        start, end = offsets[i], offsets[i + 1]
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])  # 32 bits hold no sum with `count`
         first = place
         if place < 0:
             first = place + (end - start if is_ascii else _count(data, start, end))

@@ -80,8 +80,8 @@ def _null_as(texts: pa.Array, kind: pa.DataType, *buffers: pa.Buffer) -> pa.Arra
 def _written(texts: pa.Array, write: Callable[..., None], *given: Any, most: int | None = None) -> pa.Array:
     """What a kernel makes of each text. All together have at most so many bytes, or as many as before.
 
-    Memory is taken for the result only. The system takes back what is freed at once if it is more than twice the largest piece,
-    and gives it anew page by page: `trim` of 200,000 texts took twice as long with what lay between two passes.
+    Memory is taken for the result only. The C library returns freed memory to the system when it is more than twice the largest piece,
+    and gets it back page by page: `trim` of 200,000 texts took twice as long with arrays between two passes.
     """
     offsets, data = string_buffers(texts)
     room = int(offsets[-1]) - int(offsets[0]) if most is None else most
@@ -332,9 +332,9 @@ def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
         return None
     if not old:
         return texts
-    if len(new) > len(old) and not _may_grow(texts, len(new.encode())):
-        return None
     before, after, size = _bytes(old), _bytes(new), _count_bytes(texts)
+    if after.size > before.size and not _may_grow(texts, after.size):
+        return None
     most = size + size // before.size * max(after.size - before.size, 0)
     return _written(texts, kernels.replace_parts, before, after, most=most)
 
