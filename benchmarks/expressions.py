@@ -289,7 +289,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def read(cls, schema: Schema, table: pa.Table) -> Batch:
-        return cls(EventBatch.read(schema, table), {name: table[name].combine_chunks() for name in table.column_names})
+        return cls(EventBatch.read(schema, table), {name: table[name].chunk(0) for name in table.column_names})
 
     def again(self) -> Batch:
         """The same events, without what was derived from them."""

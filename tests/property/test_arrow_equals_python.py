@@ -34,7 +34,10 @@ EXPRESSIONS = [
     "concat(a, b)",
     "concat(a, '-', b, lower(a))",
     "concat('x', a)",
-    *(f"replace(a, '{old}', '{new}')" for old, new in (("a", ""), ("aa", "b"), ("", "x"), ("ß", "s"), ("a", "bb"))),
+    *(
+        f"replace(a, '{old}', '{new}')"
+        for old, new in (("a", ""), ("aa", "b"), ("", "x"), ("ß", "s"), ("a", "ß"), ("a", "bb"))
+    ),
     "replace('aab', a, '')",
     *(
         f"{name}(a, '{part}')"
@@ -117,6 +120,7 @@ _LETTERS = "aAbB ßςΣİſ1-.😀é́\u00a0\t%"
 _TEXTS = st.one_of(
     st.none(),
     st.text(_LETTERS, max_size=6),
+    st.text("aß ", min_size=30, max_size=70),
     st.sampled_from(["12", "-7", "+3", " 4 ", "1.5", "1e3", "999999999999", "9" * 18, "9" * 19, "2147483648", "true"]),
     st.sampled_from(
         [
@@ -196,7 +200,10 @@ def check_both(node: Node, literals: LiteralValues, rows: list[Row], kinds: tupl
         )
 
     def of_arrow(index: int) -> Nullable:
-        return of_python(2) if index == 2 else Nullable.of_texts(pa.array((a, b)[index], kinds[index]))
+        if index == 2:
+            return of_python(2)
+        before = ["ß", None, "x"][: 1 + index]  # texts and masks need not begin where their memory does
+        return Nullable.of_texts(pa.array([*before, *(a, b)[index]], kinds[index]).slice(len(before)))
 
     same_row = np.zeros(len(rows), np.int64)
     python, arrow = (

@@ -18,7 +18,7 @@ from wherecast import Schema
 from wherecast.index.expressions import ExpressionColumn, column_at, statement_of
 from wherecast.index.operands import attribute_values
 from wherecast.index.stored import find_values
-from wherecast.kernels.step_kinds import BLOCK
+from wherecast.kernels.step_kinds import BLOCK, MANY
 from wherecast.language.events.events import EventBatch
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.compile import Compiler
@@ -180,6 +180,22 @@ def test_random_expressions(seed: int) -> None:
             recipe = column.recipe(schema.zone)
             if recipe is not None:
                 _check(column, recipe, events, schema, str(column.of))
+
+
+def test_large_batches_have_shorter_blocks() -> None:
+    """The last block is not full, and NULLs begin in one of the others."""
+    numbers = np.random.default_rng(1)
+    n = MANY + 3
+    days = pa.array(numbers.integers(0, 20_000, n).astype(np.int32), mask=np.arange(n) > n - BLOCK - 7)
+    micros = pa.array(numbers.integers(-(2**52), 2**52, n), pa.timestamp("us", "UTC"))
+    events = EventBatch.read(
+        _SCHEMA, pa.table({"t": micros, "d": days.cast(pa.date32()), "x": numbers.random(n), "y": numbers.random(n)})
+    )
+    for text in ("datediff(t, d) = 1", "coalesce(x, y) + 1 > 1", "coalesce(x, y) > 1"):
+        column = _column(text, _SCHEMA)
+        recipe = column.recipe(_SCHEMA.zone)
+        assert recipe is not None
+        _check(column, recipe, events, _SCHEMA, text)
 
 
 def _check(column: ExpressionColumn, recipe: Recipe, events: EventBatch, schema: Schema, what: str) -> None:

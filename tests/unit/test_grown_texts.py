@@ -80,3 +80,22 @@ def test_many_events_whose_texts_grow_are_left_out_at_once(monkeypatch: pytest.M
     assert "3,999,999,962 characters" in str(matches.errors[-1])
     assert [list(ids) for ids in matches] == [["x"]] * 20
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("text", ["length(repeat(s, 100)) = 1", f"length(regexp_replace(s, 'a', '{'b' * 100}')) = 1"])
+def test_a_text_that_grows_too_long_is_an_error_among_many(text: str) -> None:
+    """As it is alone: a column with room for all is computed at once, but no text in it may be longer than one alone."""
+    engine = Engine(FIELDS)
+    engine.subscribe_many((i, f"{text} OR n = {i}") for i in range(40))
+    events = [{"s": "a" * 50_000, "n": 1}, *({"s": "x", "n": 2} for _ in range(60))]
+    with pytest.raises(EventError, match=r"event 0: .* would make a text of"):
+        engine.match_batch(events)
+
+
+def test_many_texts_that_grow_are_computed_at_once() -> None:
+    """They have more bytes than one text may have characters."""
+    engine = Engine(FIELDS)
+    engine.subscribe_many((i, f"replace(s, 'a', '{'b' * 100}') = '{'b' * 2000}' OR n = {i}") for i in range(40))
+    events = [{"s": "a" * 20, "n": 50}] * 3000 + [{"s": "a", "n": 50}]
+    matches = engine.match_batch(events)
+    assert [len(ids) for ids in matches] == [40] * 3000 + [0]

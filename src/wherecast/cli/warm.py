@@ -136,6 +136,7 @@ def use_rarer_filters() -> None:
         "substring(note, 2) = 'x'",
         "split_part(note, ' ', 2) = 'x'",
         "replace(note, 'o', 'x') = 'x'",
+        "concat(symbol, note) = 'x'",
         "instr(note, 'x') > 3",
     ]
     terms += [

@@ -200,10 +200,12 @@ def find_units(a: Longs, unit: Scalar, out: Longs) -> None:
     """
     shift = trailing_zeros(np.uint64(unit))
     inverse = 1.0 / np.float64(unit >> shift)
-    if _are_near(a, shift):
-        for i in range(out.size):
-            out[i] = _near_long(np.floor((_near_double(a[i] >> shift) + 0.5) * inverse))
-    else:
+    far = np.uint64(0)
+    for i in range(out.size):
+        short = a[i] >> shift
+        far |= _beyond(short)
+        out[i] = _near_long(np.floor((_near_double(short) + 0.5) * inverse))
+    if far:
         for i in range(out.size):
             out[i] = a[i] // unit
 
@@ -214,23 +216,21 @@ def find_rests(a: Longs, unit: Scalar, out: Longs) -> None:
     shift = trailing_zeros(np.uint64(unit))
     short_unit, below = np.float64(unit >> shift), (np.int64(1) << shift) - 1
     inverse = 1.0 / short_unit
-    if _are_near(a, shift):
-        for i in range(out.size):
-            short = _near_double(a[i] >> shift)
-            rest = short - np.floor((short + 0.5) * inverse) * short_unit
-            out[i] = (_near_long(rest) << shift) | (a[i] & below)
-    else:
+    far = np.uint64(0)
+    for i in range(out.size):
+        far |= _beyond(a[i] >> shift)
+        short = _near_double(a[i] >> shift)
+        rest = short - np.floor((short + 0.5) * inverse) * short_unit
+        out[i] = (_near_long(rest) << shift) | (a[i] & below)
+    if far:
         for i in range(out.size):
             out[i] = a[i] % unit
 
 
 @inlined
-def _are_near(a: Longs, shift: Scalar) -> Scalar:
-    """Whether all integers are between -2 ** 50 and 2 ** 50 when they have been shifted."""
-    far = np.uint64(0)
-    for i in range(a.size):
-        far |= np.uint64((a[i] >> shift) + np.int64(2**50)) >> np.uint64(51)
-    return far == 0
+def _beyond(short: Scalar) -> Scalar:
+    """0 if an integer is between -2 ** 50 and 2 ** 50. What is computed with others means nothing, and is computed anew."""
+    return np.uint64(short + np.int64(2**50)) >> np.uint64(51)
 
 
 @hot

@@ -37,6 +37,8 @@ SINGLE = {TRUNCATE: (1, 2), WITHIN: (1, 2), UNITS: (1,), RESTS: (1,)}
 
 #: Rows at a time: a handful of registers fit into the first cache.
 BLOCK = 1024
+#: Rows from which on half as many are taken: with a million, `datediff` takes 0.8 to 1.2 ms instead of 1.3 to 1.5; with 200,000, 0.18 instead of 0.14.
+MANY = 1 << 19
 #: Words of memory for a register: its values, its mask of bytes, and the mask that its operands have in common.
 REGISTER_WORDS = BLOCK + 2 * (BLOCK // 8)
 

@@ -13,6 +13,8 @@ to tell a step from another is paid once a block.
 Numbers, moments and days are registers of 64 bits; so are conditions, which are 0 or 1. A register may have a mask of the rows that are not
 NULL; a register without a mask has no NULL, and masks that nobody needs are never made. A value in a row that is NULL may be anything.
 
+Columns of a large batch come from beyond the caches. Then blocks are shorter, so that the processor computes one while it waits for the next.
+
 An attribute whose values have 64 bits is read where Arrow has them: its register is that place. Others are widened into their register.
 
 Where one step reads such attributes and writes the result, nothing is kept for the next step. Then all rows are one block: what it takes to
@@ -78,6 +80,7 @@ from wherecast.kernels.step_kinds import (
     IS_NULL,
     IS_TRUE,
     KEY,
+    MANY,
     MULTIPLY,
     MULTIPLY_LEFT_LONG,
     MULTIPLY_LONGS,
@@ -131,7 +134,7 @@ def run_steps(
     for i in range(n_reads, n_reads + n_constants):
         at[i], masks[i] = base + 8 * REGISTER_WORDS * i, 0
         array_at(at[i], 1 if is_long else BLOCK, np.int64)[:] = constants[i - n_reads]
-    last, may_be_null, rows = count - 1, False, max(out.size, 1) if is_long else BLOCK
+    last, may_be_null, rows = count - 1, False, max(out.size, 1) if is_long else _block_of(out.size)
     for start in range(0, out.size, rows):
         size = min(out.size - start, rows)
         for i in range(count):
@@ -153,6 +156,12 @@ def run_steps(
         elif may_be_null:
             valid[start : start + size] = True
     return may_be_null
+
+
+@inlined
+def _block_of(rows: Scalar) -> Scalar:
+    """How many of so many rows are taken at a time."""
+    return BLOCK if rows < MANY else BLOCK // 2
 
 
 @inlined
@@ -421,6 +430,9 @@ def _do_condition(step: Ints, own: Scalar, mask: Scalar, size: Scalar, at: Longs
     elif kind == CHOOSE:
         _choose(step, own, mask, size, at, masks, ones)
     elif kind == FIRST:
+        if masks[i] == 0 and own + 1 < at.size:  # of the last step, the values are wanted in `out`
+            at[own] = at[i]
+            return
         choose_values(has_a, a, b, out)
         if masks[i] and masks[k]:
             masks[own] = mask

@@ -5,8 +5,8 @@ Theory of operation
 The naive way calls a function of Python for each text: 200 to 500 ns. Arrow has some of the functions, at 10 to 60 ns, most of
 it for memory that each of its steps allocates.
 
-Here a function is one pass over the bytes. Those that give a part of the text (`trim`, `substring`, `split_part`) write where
-it begins and ends, and `copy_parts` makes texts of that. Places count characters, so a byte that continues a character
+Here a function is one pass over the bytes, which writes the new texts and where each of them ends. Two passes would need arrays in between that are as large as the result. The
+caller gives room for as many bytes as the result may have; memory that is not written costs nothing. Places count characters, so a byte that continues a character
 (10xxxxxx) does not count; a column without any byte beyond ASCII need not look. What is looked for is compared byte by
 byte: UTF-8 has no character inside another one.
 
@@ -18,7 +18,10 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Floats, Longs, Shorts
-from wherecast.kernels.jit import Scalar, array_at, copy_8, hot, inlined
+from wherecast.kernels.jit import Scalar, array_at, copy_8, eight_bytes, hot, inlined, trailing_zeros
+
+#: Bytes that kernels may write behind the last text: as many as are copied of an empty one.
+SPARE = 32
 
 
 @inlined
@@ -48,20 +51,43 @@ def _skip(data: Bytes, start: Scalar, end: Scalar, count: Scalar) -> Scalar:
     return at
 
 
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+
+
+@inlined
+def _is_at(data: Bytes, at: Scalar, part: Bytes) -> Scalar:
+    """Whether a part, whose first byte is there, stands at a place."""
+    k = 1
+    while k < part.size and data[at + k] == part[k]:
+        k += 1
+    return k == part.size
+
+
 @inlined
 def _find(data: Bytes, start: Scalar, end: Scalar, part: Bytes) -> Scalar:
-    """Where a part first occurs, or -1."""
-    size = part.size
-    if size == 0:
-        return start
-    first = part[0]
-    for i in range(start, end - size + 1):
-        if data[i] == first:
-            k = 1
-            while k < size and data[i + k] == part[k]:
-                k += 1
-            if k == size:
+    """Where a part first occurs, or -1. Eight bytes at a time are compared with its first one."""
+    if part.size == 0:
+        return np.int64(start)
+    first, last, i = part[0], np.int64(end) - part.size, np.int64(start)
+    firsts = np.uint64(first) * _EACH_BYTE
+    while i <= last:
+        if i + 8 <= data.size:
+            others = eight_bytes(data, i) ^ firsts
+            # The highest bit of each byte that is the first one.
+            hits = ~(((others & _LOW_BITS) + _LOW_BITS) | others | _LOW_BITS)
+            while hits:
+                at = i + np.int64(trailing_zeros(hits) >> 3)
+                if at > last:
+                    return np.int64(-1)
+                if _is_at(data, at, part):
+                    return at
+                hits &= hits - np.uint64(1)
+            i += 8
+        else:
+            if data[i] == first and _is_at(data, i, part):
                 return i
+            i += 1
     return np.int64(-1)
 
 
@@ -76,6 +102,34 @@ def _find_last(data: Bytes, start: Scalar, end: Scalar, part: Bytes) -> Scalar:
         if k == size:
             return i
     return np.int64(-1)
+
+
+@inlined
+def _copy_32(data: Bytes, start: Scalar, end: Scalar, out: Bytes, at: Scalar) -> None:
+    """Copies 32 bytes, or as many as the part has where the data end before."""
+    if start + 32 <= data.size:
+        copy_8(data, start, out, at)
+        copy_8(data, start + 8, out, at + 8)
+        copy_8(data, start + 16, out, at + 16)
+        copy_8(data, start + 24, out, at + 24)
+    else:
+        for i in range(start, min(end, start + 32)):
+            out[at + i - start] = data[i]
+
+
+@inlined
+def _copy(data: Bytes, start: Scalar, end: Scalar, out: Bytes, at: Scalar) -> Scalar:
+    """Copies a part; `out` has `SPARE` bytes more than all texts need. Returns where the copy ends.
+
+    Most texts are short. The first 32 bytes are copied without asking whether there are so many: if that varies, the processor guesses wrong, and
+    `trim` takes twice as long.
+    """
+    _copy_32(data, start, end, out, at)
+    k = start + 32
+    while k < end:
+        _copy_32(data, k, end, out, at + k - start)
+        k += 32
+    return at + end - start
 
 
 @hot
@@ -98,16 +152,17 @@ def locate_part(offsets: Longs, data: Bytes, part: Bytes, at: Scalar, is_ascii: 
             out[i] = (found - start if is_ascii else _count(data, start, found)) + 1
 
 
-# -- parts of texts ----------------------------------------------------------------------------------------------------
+# -- parts of texts: `ends` gets 0 and where each of them ends in `out` ----------------------------------------------------------------------------------------------------
 
 
 @hot
 def trim_parts(
-    offsets: Longs, data: Bytes, is_removed: Bools, at_start: bool, at_end: bool, starts: Longs, ends: Longs
+    offsets: Longs, data: Bytes, is_removed: Bools, at_start: bool, at_end: bool, ends: Longs, out: Bytes
 ) -> None:
     """What is left when bytes (ASCII) are removed at the ends. The first one is removed without a branch: most texts have one or none."""
-    last = max(data.size - 1, 0)
-    for i in range(starts.size):
+    last, at = max(data.size - 1, 0), np.int64(0)
+    ends[0] = 0
+    for i in range(ends.size - 1):
         start, end = offsets[i], offsets[i + 1]
         if at_start and data.size:
             start += (start < end) & is_removed[data[min(start, last)]]
@@ -117,33 +172,38 @@ def trim_parts(
             end -= (start < end) & is_removed[data[max(end - 1, 0)]]
             while start < end and is_removed[data[end - 1]]:
                 end -= 1
-        starts[i], ends[i] = start, end
+        at = _copy(data, start, end, out, at)
+        ends[i + 1] = at
 
 
 @hot
 def slice_parts(
-    offsets: Longs, data: Bytes, at: Scalar, count: Scalar, is_ascii: bool, starts: Longs, ends: Longs
+    offsets: Longs, data: Bytes, place: Scalar, count: Scalar, is_ascii: bool, ends: Longs, out: Bytes
 ) -> None:
     """So many characters from a place on; a negative place counts from the end, and may be before the text."""
-    for i in range(starts.size):
-        start, end = offsets[i], offsets[i + 1]
-        first = at
-        if at < 0:
-            first = at + (end - start if is_ascii else _count(data, start, end))
+    at = np.int64(0)
+    ends[0] = 0
+    for i in range(ends.size - 1):
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])  # 32 bits hold no sum with `count`
+        first = place
+        if place < 0:
+            first = place + (end - start if is_ascii else _count(data, start, end))
         last = first + count
         first, last = max(first, 0), max(last, 0)
         if is_ascii:
-            starts[i], ends[i] = min(start + first, end), min(start + last, end)
+            at = _copy(data, min(start + first, end), min(start + last, end), out, at)
         else:
-            starts[i] = _skip(data, start, end, first)
-            ends[i] = _skip(data, starts[i], end, last - first)
+            start = _skip(data, start, end, first)
+            at = _copy(data, start, _skip(data, start, end, last - first), out, at)
+        ends[i + 1] = at
 
 
 @hot
-def split_parts(offsets: Longs, data: Bytes, mark: Bytes, number: Scalar, starts: Longs, ends: Longs) -> None:
+def split_parts(offsets: Longs, data: Bytes, mark: Bytes, number: Scalar, ends: Longs, out: Bytes) -> None:
     """The part of a number between marks, from the end if it is negative; the empty text if there are fewer."""
-    size = mark.size
-    for i in range(starts.size):
+    size, written = mark.size, np.int64(0)
+    ends[0] = 0
+    for i in range(ends.size - 1):
         start, end = offsets[i], offsets[i + 1]
         left = number
         if number < 0:  # marks do not overlap, counted from the start
@@ -151,23 +211,23 @@ def split_parts(offsets: Longs, data: Bytes, mark: Bytes, number: Scalar, starts
             while at >= 0:
                 n, at = n + 1, _find(data, at + size, end, mark)
             left = n + number + 1
-        starts[i] = ends[i] = end
         if left > 0:
             at = _find(data, start, end, mark)
             while left > 1 and at >= 0:
                 start, left = at + size, left - 1
                 at = _find(data, start, end, mark)
             if left == 1:
-                starts[i] = start
-                ends[i] = end if at < 0 else at
+                written = _copy(data, start, end if at < 0 else at, out, written)
+        ends[i + 1] = written
 
 
 @hot
-def index_parts(offsets: Longs, data: Bytes, mark: Bytes, count: Scalar, starts: Longs, ends: Longs) -> None:
+def index_parts(offsets: Longs, data: Bytes, mark: Bytes, count: Scalar, ends: Longs, out: Bytes) -> None:
     """What comes before the mark of a number, or after it if it is counted from the end; marks may overlap."""
-    for i in range(starts.size):
+    written = np.int64(0)
+    ends[0] = 0
+    for i in range(ends.size - 1):
         start, end = offsets[i], offsets[i + 1]
-        starts[i], ends[i] = start, end
         if count > 0:
             at, left = start - 1, count
             while left > 0 and at + 1 >= start:
@@ -176,7 +236,7 @@ def index_parts(offsets: Longs, data: Bytes, mark: Bytes, count: Scalar, starts:
                 if at < 0:
                     break
             if at >= 0:
-                ends[i] = at
+                end = at
         else:
             at, left = end, -count
             while left > 0:
@@ -185,29 +245,9 @@ def index_parts(offsets: Longs, data: Bytes, mark: Bytes, count: Scalar, starts:
                 if at < 0:
                     break
             if at >= 0:
-                starts[i] = at + mark.size
-
-
-@inlined
-def _copy(data: Bytes, start: Scalar, end: Scalar, out: Bytes, at: Scalar) -> Scalar:
-    """Copies a part, eight bytes at a time: `out` has seven bytes more than it needs. Returns where the copy ends."""
-    for k in range(start, end, 8):
-        if k + 8 <= data.size:
-            copy_8(data, k, out, at + k - start)
-        else:
-            for i in range(k, end):
-                out[at + i - start] = data[i]
-    return at + end - start
-
-
-@hot
-def copy_parts(data: Bytes, starts: Longs, ends: Longs, offsets: Longs, out: Bytes) -> None:
-    """Parts of texts as texts; `out` has room for all, and seven bytes more."""
-    at = np.int64(0)
-    for i in range(starts.size):
-        offsets[i] = at
-        at = _copy(data, starts[i], ends[i], out, at)
-    offsets[starts.size] = at
+                start = at + mark.size
+        written = _copy(data, start, end, out, written)
+        ends[i + 1] = written
 
 
 # -- texts made anew ---------------------------------------------------------------------------------------------------
@@ -225,6 +265,46 @@ def replace_bytes(offsets: Longs, data: Bytes, by: Shorts, out_offsets: Longs, o
                 out[at] = new
                 at += 1
     out_offsets[offsets.size - 1] = at
+
+
+@hot
+def replace_parts(offsets: Longs, data: Bytes, old: Bytes, new: Bytes, ends: Longs, out: Bytes) -> None:
+    """Texts with every occurrence of a part replaced, from the start."""
+    size, at = old.size, np.int64(0)
+    ends[0] = 0
+    for i in range(offsets.size - 1):
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        found = _find(data, start, end, old)
+        while found >= 0:
+            at = _copy(data, start, found, out, at)
+            at = _copy(new, np.int64(0), new.size, out, at)
+            start = found + size
+            found = _find(data, start, end, old)
+        at = _copy(data, start, end, out, at)
+        ends[i + 1] = at
+
+
+@hot
+def join_texts(columns: Longs, ends: Longs, out: Bytes) -> None:
+    """The texts of several columns, one after the other.
+
+    Each row of `columns` has the address of the offsets of a column's first text and how many bytes each of them has (4 or 8), the address of the bytes and
+    how many there are, and 1, or 0 if all rows have the first text.
+    """
+    at = np.int64(0)
+    ends[0] = 0
+    for i in range(ends.size - 1):
+        for k in range(columns.shape[0]):
+            row = columns[k]
+            first = row[0] + row[1] * row[4] * i
+            if row[1] == 8:
+                longs = array_at(first, 2, np.int64)
+                start, end = longs[0], longs[1]
+            else:
+                ints = array_at(first, 2, np.int32)
+                start, end = np.int64(ints[0]), np.int64(ints[1])
+            at = _copy(array_at(row[2], row[3], np.uint8), start, end, out, at)
+        ends[i + 1] = at
 
 
 @hot
@@ -270,64 +350,106 @@ def capitalise(offsets: Longs, data: Bytes, out: Bytes) -> None:
             is_first = data[k] == 32
 
 
-@hot
-def measure_padded(
-    offsets: Longs, data: Bytes, fill_ends: Longs, size: Scalar, is_ascii: bool, cuts: Longs, sizes: Longs
-) -> Scalar:
-    """For `pad_texts`: where each text is cut, and the bytes that it gets. Returns how many bytes all texts have then.
+@inlined
+def _padding(data: Bytes, start: Scalar, end: Scalar, fill_ends: Longs, size: Scalar, is_ascii: bool) -> Scalar:
+    """Where a text is cut, and the bytes of filling that it gets. `fill_ends` has the ends of the characters that are filled in."""
+    missing = size - (end - start if is_ascii else _count(data, start, end))
+    if missing < 0:
+        return (start + size if is_ascii else _skip(data, start, end, size)), np.int64(0)
+    n_fill, filled = fill_ends.size, np.int64(0)
+    if missing > 0 and n_fill > 0:
+        rest = missing % n_fill
+        filled = missing // n_fill * fill_ends[n_fill - 1] + (fill_ends[rest - 1] if rest else 0)
+    return end, filled
 
-    `fill_ends` has the ends of the characters that are filled in.
-    """
-    total, n_fill = np.int64(0), fill_ends.size
-    for i in range(cuts.size):
-        start, end = offsets[i], offsets[i + 1]
-        missing = size - (end - start if is_ascii else _count(data, start, end))
-        cuts[i] = end if missing >= 0 else start + size if is_ascii else _skip(data, start, end, size)
-        sizes[i] = 0
-        if missing > 0 and n_fill > 0:
-            rest = missing % n_fill
-            sizes[i] = missing // n_fill * fill_ends[n_fill - 1] + (fill_ends[rest - 1] if rest else 0)
-        total += cuts[i] - start + sizes[i]
+
+@hot
+def measure_padded(offsets: Longs, data: Bytes, fill_ends: Longs, size: Scalar, is_ascii: bool) -> Scalar:
+    """How many bytes all texts have as `pad_texts` makes them."""
+    total = np.int64(0)
+    for i in range(offsets.size - 1):
+        start = np.int64(offsets[i])
+        cut, filled = _padding(data, start, np.int64(offsets[i + 1]), fill_ends, size, is_ascii)
+        total += cut - start + filled
     return total
 
 
 @hot
 def pad_texts(
-    offsets: Longs, data: Bytes, fill: Bytes, is_left: bool, cuts: Longs, sizes: Longs, out_offsets: Longs, out: Bytes
+    offsets: Longs,
+    data: Bytes,
+    fill: Bytes,
+    fill_ends: Longs,
+    size: Scalar,
+    is_ascii: bool,
+    is_left: bool,
+    ends: Longs,
+    out: Bytes,
 ) -> None:
-    """Texts up to their cuts, with so many bytes of filling before or after them; `out` has seven bytes more."""
+    """Texts of so many characters: cut, or filled before or after them."""
     at = np.int64(0)
-    for i in range(cuts.size):
-        out_offsets[i] = at
+    ends[0] = 0
+    for i in range(offsets.size - 1):
+        start = np.int64(offsets[i])
+        cut, filled = _padding(data, start, np.int64(offsets[i + 1]), fill_ends, size, is_ascii)
         if not is_left:
-            at = _copy(data, offsets[i], cuts[i], out, at)
+            at = _copy(data, start, cut, out, at)
         if fill.size == 1:
-            out[at : at + sizes[i]] = fill[0]
-            at += sizes[i]
+            out[at : at + filled] = fill[0]
+            at += filled
         else:
             k = 0
-            for _ in range(sizes[i]):
+            for _ in range(filled):
                 out[at] = fill[k]
                 at += 1
                 k = k + 1 if k + 1 < fill.size else 0
         if is_left:
-            at = _copy(data, offsets[i], cuts[i], out, at)
-    out_offsets[cuts.size] = at
+            at = _copy(data, start, cut, out, at)
+        ends[i + 1] = at
 
 
 # -- numbers in texts --------------------------------------------------------------------------------------------------
+
+
+_ZEROS, _HIGH_HALVES = np.uint64(0x3030303030303030), np.uint64(0xF0F0F0F0F0F0F0F0)
+_LOW_HALVES, _TO_SIXTEEN = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0606060606060606)
+
+
+@inlined
+def _eight_digits(data: Bytes, start: Scalar, size: Scalar) -> Scalar:
+    """At most eight bytes as digits, behind zeros: the first is the lowest byte."""
+    left_out = np.uint64(8 * (size - 1))
+    return (eight_bytes(data, start) << (np.uint64(56) - left_out)) | (_ZEROS >> np.uint64(8) >> left_out)
+
+
+@inlined
+def _are_digits(word: Scalar) -> Scalar:
+    above_nine = ((word & _LOW_HALVES) + _TO_SIXTEEN) & _HIGH_HALVES
+    return ((word & _HIGH_HALVES) == _ZEROS) & (above_nine == 0)
+
+
+@inlined
+def _number_of(word: Scalar) -> Scalar:
+    """The number of eight digits: of pairs, of fours, of all."""
+    digits = word & _LOW_HALVES
+    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    return np.int64((fours * np.uint64(10_000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
 
 
 @hot
 def read_longs(offsets: Longs, data: Bytes, most: Scalar, out: Longs, is_read: Bools) -> None:
     """Integers of at most so many digits, without anything around them; other texts are not read."""
     for i in range(out.size):
-        start, end = offsets[i], offsets[i + 1]
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
         is_negative = start < end and data[start] == 45
         if is_negative:
             start += 1
         value, is_plain = np.int64(0), 0 < end - start <= most
-        if is_plain:
+        if is_plain and end - start <= 8 and start + 8 <= data.size:
+            word = _eight_digits(data, start, end - start)
+            value, is_plain = _number_of(word), _are_digits(word)
+        elif is_plain:
             for k in range(start, end):
                 digit = np.int64(data[k]) - 48
                 is_plain &= 0 <= digit <= 9

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, reduce
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -26,9 +26,10 @@ import pyarrow.compute as pc
 
 from wherecast.kernels import texts as kernels
 from wherecast.kernels.arrays import Bools, Bytes, Longs
-from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.events.types import Type
 from wherecast.language.functions.regexes import check_pattern, replacement_pieces
+from wherecast.language.functions.text import MOST_GROWN
 from wherecast.language.nullable import Nullable, arrow_valid, is_valid_everywhere, valid_everywhere
 from wherecast.language.syntax.patterns import like_form
 
@@ -37,11 +38,13 @@ Text: TypeAlias = Any
 
 
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
+_LARGE_STRING = pa.large_string().id
+_STRINGS = (pa.string().id, _LARGE_STRING)
 
 
 def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
     """Offsets and bytes of a column of strings or large strings, without copying."""
-    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    width = np.int64 if values.type.id == _LARGE_STRING else np.int32
     _, offsets, data = values.buffers()
     if offsets is None or len(values) == 0:
         return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
@@ -61,7 +64,8 @@ def _count_bytes(texts: pa.Array) -> int:
 
 def _made_of(texts: pa.Array, offsets: Longs, data: Bytes) -> pa.Array:
     """New texts, NULL where those that they are made of are."""
-    return _null_as(texts, pa.large_string(), pa.py_buffer(offsets), pa.py_buffer(data))
+    kind = pa.string() if offsets.dtype == np.int32 else pa.large_string()
+    return _null_as(texts, kind, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def _null_as(texts: pa.Array, kind: pa.DataType, *buffers: pa.Buffer) -> pa.Array:
@@ -73,16 +77,17 @@ def _null_as(texts: pa.Array, kind: pa.DataType, *buffers: pa.Buffer) -> pa.Arra
     return pa.Array.from_buffers(kind, len(texts), [valid, *buffers], -1 if texts.null_count else 0)
 
 
-def _parts(texts: pa.Array, choose: Callable[..., None], *given: Any, ascii_matters: bool = False) -> pa.Array:
-    """The part of each text that a kernel chooses."""
+def _written(texts: pa.Array, write: Callable[..., None], *given: Any, most: int | None = None) -> pa.Array:
+    """What a kernel makes of each text. All together have at most so many bytes, or as many as before.
+
+    Memory is taken for the result only. The C library returns freed memory to the system when it is more than twice the largest piece,
+    and gets it back page by page: `trim` of 200,000 texts took twice as long with arrays between two passes.
+    """
     offsets, data = string_buffers(texts)
-    if ascii_matters:
-        given = *given, _are_ascii(offsets, data)
-    starts, ends = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
-    choose(offsets, data, *given, starts, ends)
-    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int(ends.sum() - starts.sum()) + 7, np.uint8)
-    kernels.copy_parts(data, starts, ends, ptr, out)
-    return _made_of(texts, ptr, out)
+    room = int(offsets[-1]) - int(offsets[0]) if most is None else most
+    ends, out = np.empty(offsets.size, offsets.dtype), np.empty(room + kernels.SPARE, np.uint8)
+    write(offsets, data, *given, ends, out)
+    return _made_of(texts, ends, out)
 
 
 def _bytes(text: str) -> Bytes:
@@ -103,10 +108,10 @@ def _cased(
     def compute(texts: pa.Array) -> pa.Array:
         (valid, offsets, data), n, is_large = texts.buffers(), len(texts), texts.type.id == _LARGE_STRING
         width = 8 if is_large else 4
-        end = offsets.slice((texts.offset + n) * width, width).to_pybytes() if n else b""
-        if not any(end):
+        end = int.from_bytes(offsets.slice((texts.offset + n) * width, width).to_pybytes(), sys.byteorder) if n else 0
+        if not end:
             return texts
-        out = pa.allocate_buffer(int.from_bytes(end, sys.byteorder))  # every text stays where it is
+        out = pa.allocate_buffer(end)  # every text stays where it is
         if _switch_case()(offsets.address, is_large, texts.offset, n, data.address, first, out.address):
             return pa.Array.from_buffers(texts.type, n, [valid, offsets, out], texts.null_count, texts.offset)
         cased = by_arrow(texts)
@@ -115,9 +120,6 @@ def _cased(
         return pc.replace_with_mask(cased, others, own)
 
     return compute
-
-
-_LARGE_STRING = pa.large_string().id
 
 
 @cache
@@ -174,11 +176,19 @@ def _trimmed(at_start: bool, at_end: bool, by_arrow: Callable[[pa.Array, str], p
             return None
         if not characters.isascii():
             return by_arrow(texts, characters)
-        is_removed = np.zeros(256, np.bool_)
-        is_removed[list(characters.encode())] = True
-        return _parts(texts, kernels.trim_parts, is_removed, at_start, at_end) if characters else texts
+        is_removed = _table_of(characters)
+        return _written(texts, kernels.trim_parts, is_removed, at_start, at_end) if characters else texts
 
     return compute
+
+
+@lru_cache(maxsize=4096)
+def _table_of(characters: str) -> Bools:
+    """Which bytes are among some characters of ASCII."""
+    table = np.zeros(256, np.bool_)
+    table[list(characters.encode())] = True
+    found: Bools = frozen(table)
+    return found
 
 
 trim = _trimmed(True, True, pc.utf8_trim)
@@ -193,7 +203,9 @@ def substring(texts: Text, at: int, count: int = 2**31 - 1) -> pa.Array | None:
     """A start before the text takes as many characters less."""
     if isinstance(texts, str):
         return None
-    return _parts(texts, kernels.slice_parts, at - 1 if at > 0 else at, max(count, 0), ascii_matters=True)
+    first, count, is_ascii = at - 1 if at > 0 else at, max(count, 0), _are_ascii(*string_buffers(texts))
+    most = min(4 * count * len(texts), _count_bytes(texts))
+    return _written(texts, kernels.slice_parts, first, count, is_ascii, most=most)
 
 
 def left(texts: Text, count: int) -> pa.Array | None:
@@ -207,7 +219,7 @@ def right(texts: Text, count: int) -> pa.Array | None:
 def split_part(texts: Text, mark: Text, number: int) -> pa.Array | None:
     if isinstance(texts, str) or not isinstance(mark, str) or not mark or number == 0:
         return None
-    return _parts(texts, kernels.split_parts, _bytes(mark), number)
+    return _written(texts, kernels.split_parts, _bytes(mark), number)
 
 
 def substring_index(texts: Text, mark: Text, count: int) -> pa.Array | None:
@@ -215,7 +227,7 @@ def substring_index(texts: Text, mark: Text, count: int) -> pa.Array | None:
         return None
     if not mark or count == 0:
         return substring(texts, 1, 0)
-    return _parts(texts, kernels.index_parts, _bytes(mark), count)
+    return _written(texts, kernels.index_parts, _bytes(mark), count)
 
 
 def translate(texts: Text, old: Text, new: Text) -> pa.Array | None:
@@ -224,10 +236,7 @@ def translate(texts: Text, old: Text, new: Text) -> pa.Array | None:
     by = np.arange(256, dtype=np.int16)
     for i in reversed(range(len(old))):  # the first of equal characters counts
         by[ord(old[i])] = ord(new[i]) if i < len(new) and new[i] != "\0" else -1
-    offsets, data = string_buffers(texts)
-    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int(offsets[-1] - offsets[0]), np.uint8)
-    kernels.replace_bytes(offsets, data, by, ptr, out)
-    return _made_of(texts, ptr, out)
+    return _written(texts, kernels.replace_bytes, by)
 
 
 def initcap(texts: pa.Array) -> pa.Array | None:
@@ -236,28 +245,31 @@ def initcap(texts: pa.Array) -> pa.Array | None:
         return None
     out = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
     kernels.capitalise(offsets, data, out)
-    return _made_of(texts, np.subtract(offsets, offsets[0], dtype=np.int64), out)
+    return _made_of(texts, offsets - offsets[0], out)
 
 
-#: Bytes of a column that functions make of shorter texts; beyond, texts are looked at one by one, and may be refused.
-_MOST_MADE = 2**26
+#: Bytes of texts that offsets of 32 bits count.
+_MOST_BYTES = 2**31 - 1
+
+
+def _may_grow(texts: pa.Array, times: int) -> bool:
+    """Whether texts that become so many times as long stay below the limits; else they are made one by one, and may be refused."""
+    offsets, _ = string_buffers(texts)
+    size = (int(offsets[-1]) - int(offsets[0])) * times
+    return size <= MOST_GROWN or (size <= _MOST_BYTES and int(np.diff(offsets).max()) * times <= MOST_GROWN)
 
 
 def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
     def compute(texts: Text, size: int, fill: Text = " ") -> pa.Array | None:
-        if isinstance(texts, str) or not isinstance(fill, str) or len(texts) * size * 4 > _MOST_MADE:
+        if isinstance(texts, str) or not isinstance(fill, str):
             return None
         offsets, data = string_buffers(texts)
-        cuts, sizes, is_ascii = (
-            np.empty(len(texts), np.int64),
-            np.empty(len(texts), np.int64),
-            _are_ascii(offsets, data),
-        )
         fill_ends = np.cumsum([len(c.encode()) for c in fill], dtype=np.int64)
-        total = kernels.measure_padded(offsets, data, fill_ends, max(size, 0), is_ascii, cuts, sizes)
-        ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(total + 7, np.uint8)
-        kernels.pad_texts(offsets, data, _bytes(fill), is_left, cuts, sizes, ptr, out)
-        return _made_of(texts, ptr, out)
+        given = fill_ends, max(size, 0), _are_ascii(offsets, data)
+        total = kernels.measure_padded(offsets, data, *given)
+        if total > _MOST_BYTES:
+            return None
+        return _written(texts, kernels.pad_texts, _bytes(fill), *given, is_left, most=total)
 
     return compute
 
@@ -266,7 +278,7 @@ lpad, rpad = _padded(True), _padded(False)
 
 
 def repeat(texts: Text, times: int) -> pa.Array | None:
-    if isinstance(texts, str) or _count_bytes(texts) * times > _MOST_MADE:
+    if isinstance(texts, str) or not _may_grow(texts, times):
         return None
     return pc.binary_repeat(texts, max(times, 0))
 
@@ -282,11 +294,27 @@ def concat_ws(mark: Text, *texts: Text) -> pa.Array | None:
 
 
 def concat(*texts: Text) -> pa.Array:
-    return pc.binary_join_element_wise(*_of_one_kind(*texts, ""))
+    """NULL where one of them is."""
+    arrays = [text for text in texts if not isinstance(text, str)]
+    rows, size, columns = len(arrays[0]), 0, np.empty((len(texts), 5), np.int64)
+    read = [_one_text(text) if isinstance(text, str) else string_buffers(text) for text in texts]  # which keeps them
+    for column, (offsets, data), text in zip(columns, read, texts, strict=True):
+        is_array = not isinstance(text, str)
+        column[:] = address_of(offsets), offsets.itemsize, address_of(data), data.size, is_array
+        size += (int(offsets[-1]) - int(offsets[0])) * (1 if is_array else rows)
+    ends: Longs = np.empty(rows + 1, np.int32 if size <= _MOST_BYTES else np.int64)
+    out = np.empty(size + kernels.SPARE, np.uint8)
+    kernels.join_texts(columns, ends, out)
+    with_nulls = [array for array in arrays if array.null_count]
+    if len(with_nulls) > 1:  # any texts of this mask
+        known = reduce(pc.and_, (array.is_valid() for array in with_nulls))
+        with_nulls = [pc.if_else(known, "", pa.scalar(None, pa.string()))]
+    return _made_of(with_nulls[0] if with_nulls else arrays[0], ends, out)
 
 
-#: Bytes of texts that offsets of 32 bits count.
-_MOST_BYTES = 2**31 - 1
+def _one_text(text: str) -> tuple[npt.NDArray[Any], Bytes]:
+    data = _bytes(text)
+    return np.array([0, data.size], np.int64), data
 
 
 def _of_one_kind(*texts: Text) -> list[Any]:
@@ -300,10 +328,15 @@ def _of_one_kind(*texts: Text) -> list[Any]:
 
 
 def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
-    """A text that may become longer is left to the function that looks at its length first."""
-    if isinstance(texts, str) or not isinstance(old, str) or not isinstance(new, str) or len(new) > len(old):
+    if isinstance(texts, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
-    return pc.replace_substring(texts, old, new) if old else texts
+    if not old:
+        return texts
+    before, after, size = _bytes(old), _bytes(new), _count_bytes(texts)
+    if after.size > before.size and not _may_grow(texts, after.size):
+        return None
+    most = size + size // before.size * max(after.size - before.size, 0)
+    return _written(texts, kernels.replace_parts, before, after, most=most)
 
 
 # -- patterns ---------------------------------------------------------------------------------------------------------
@@ -313,21 +346,19 @@ _LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
 
 
-def _plain_pattern(pattern: Text) -> str | None:
-    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`).
-
-    None, too, if each text has a pattern of its own: Arrow takes one for all.
-    """
-    if not isinstance(pattern, str):
-        return None
+@lru_cache(maxsize=4096)
+def _plain_pattern(pattern: str) -> str | None:
+    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`)."""
     regex = check_pattern(pattern)
     text: str = regex.compiled.pattern
     return None if regex.before_line_end or _LOOKS_AROUND.search(text) else text
 
 
 def regexp_count(texts: Text, pattern: Text) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(pattern, str):  # Arrow takes one pattern for all texts
+        return None
     plain = _plain_pattern(pattern)
-    return None if plain is None or isinstance(texts, str) else pc.count_substring_regex(texts, plain)
+    return None if plain is None else pc.count_substring_regex(texts, plain)
 
 
 def regexp_instr(texts: Text, pattern: Text) -> pa.Array | None:
@@ -356,6 +387,7 @@ def regexp_extract(texts: Text, pattern: Text, group: int = 1) -> pa.Array | Non
     return _null_as(texts, part.type, *part.buffers()[1:])
 
 
+@lru_cache(maxsize=4096)
 def _name_group(pattern: str, wanted: int) -> tuple[str, int]:
     """A pattern whose only group is the wanted one, counted from 0, and how many it had."""
     numbers = count()
@@ -374,14 +406,14 @@ def regexp_substr(texts: Text, pattern: Text) -> pa.Array | None:
 
 
 def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(pattern, str) or not isinstance(new, str):
+        return None
     plain = _plain_pattern(pattern)
-    if plain is None or not isinstance(pattern, str) or not isinstance(new, str) or isinstance(texts, str):
+    if plain is None:
         return None
     pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
     groups = sum(isinstance(piece, int) for piece in pieces)
-    if _count_bytes(texts) * (1 + groups + len(new.encode())) > _MOST_MADE or any(
-        isinstance(p, int) and p > 9 for p in pieces
-    ):
+    if not _may_grow(texts, 1 + groups + len(new.encode())) or any(isinstance(p, int) and p > 9 for p in pieces):
         return None
     written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
     return pc.replace_substring_regex(texts, plain, written)
@@ -435,7 +467,7 @@ def from_arrow(array: pa.Array | Nullable) -> Nullable:
     """Texts, numbers or booleans that Arrow computed; what a kernel computed is in this form already."""
     if isinstance(array, Nullable):
         return array
-    if pa.types.is_large_string(array.type) or pa.types.is_string(array.type):
+    if array.type.id in _STRINGS:
         return Nullable.of_texts(array)
     valid = arrow_valid(array)
     if pa.types.is_integer(array.type):

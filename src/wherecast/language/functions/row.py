@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -318,12 +318,16 @@ def element_of(node: Node) -> Type:
 def evaluate_call(row: Function, call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     """The values of a call from those of its arguments."""
     assert row.evaluate is not None
-    if row.is_strict and any(arg.type is Type.NULL for arg in call.args):
-        return nothing(call.type, args[0].length)
-    read = [
-        takes_of(row, i).read(node, arg, zone) if node.type is not Type.NULL else arg
-        for i, (node, arg) in enumerate(zip(call.args, args, strict=True))
-    ]
+    read = []
+    for i, (node, arg) in enumerate(zip(call.args, args, strict=True)):
+        if node.type is not Type.NULL:
+            read.append(takes_of(row, i).read(node, arg, zone))
+        elif row.is_strict:
+            return nothing(call.type, args[0].length)
+        else:
+            read.append(arg)
+    if call.type in TEXTS:  # without numbers that NumPy could warn of
+        return row.evaluate(call, read, zone)
     with np.errstate(all="ignore"):
         return row.evaluate(call, read, zone)
 
@@ -390,21 +394,37 @@ def by_arrow(compute: Callable[..., Any], name: str) -> Evaluate:
     one_by_one = row_by_row(compute)
 
     def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
-        if any(arg.is_arrow for arg in args):
-            from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
-
-            given = [_given(node, arg) for node, arg in zip(call.args, args, strict=True)]
-            found = None if any(value is None for value in given) else getattr(arrow_texts, name)(*given)
+        given = _given_to_arrow(call, args)
+        if given is not None:
+            of_texts, from_arrow = _of_arrow(name)
+            found = of_texts(*given)
             if found is not None:
-                return arrow_texts.from_arrow(found)
+                return from_arrow(found)
         return one_by_one(call, args, zone)
 
     return evaluate
 
 
-def _given(node: Node, arg: Nullable) -> Any:
-    """An argument for Arrow; None if it is neither a text nor a constant."""
-    if arg.is_constant:
-        value = arg.values[0]
-        return value.item() if isinstance(value, np.generic) else value
-    return arg.texts if node.type in TEXTS else None
+@cache
+def _of_arrow(name: str) -> tuple[Callable[..., Any], Callable[[Any], Nullable]]:
+    from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+    return getattr(arrow_texts, name), arrow_texts.from_arrow
+
+
+def _given_to_arrow(call: Call, args: Sequence[Nullable]) -> list[Any] | None:
+    """Texts and constants; None if an argument is neither, or no text is in Arrow's form."""
+    given, is_arrow = [], False
+    for node, arg in zip(call.args, args, strict=True):
+        if arg.is_arrow:
+            is_arrow = True
+        if arg.is_constant:
+            value = arg.values[0]
+            given.append(value.item() if isinstance(value, np.generic) else value)
+        elif node.type in TEXTS:
+            given.append(arg)
+        else:
+            return None
+    if not is_arrow or None in given:
+        return None
+    return [value.texts if isinstance(value, Nullable) else value for value in given]
