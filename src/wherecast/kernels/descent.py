@@ -64,6 +64,8 @@ LEAF_WORDS = 64
 #: Events that are matched at the same time; boxes that are brought into the cache at the same time, and matches that are kept until these
 #: are checked, both but for those of one leaf.
 BLOCK, WAITING, KEPT = 16, 192, 4096
+#: Clauses of a word that are listed without asking how many there are, which cannot be predicted: to be checked, and decided.
+UNASKED, UNASKED_SURE = 3, 2
 #: Boxes that are asked for together.
 FETCHED = 64
 #: Steps in which what a block reads is brought into the cache, each a block ahead of the next.
@@ -132,7 +134,7 @@ class Scratch(NamedTuple):
     stack: Ints  # children still to visit
     places: Longs  # (2 * columns + 1,) rows to AND
     found: Words  # (2 * LEAF_WORDS + 3,) candidates and those that need no check; the end is padding for reads of four words
-    waiting: Ints  # (slots of the largest leaf + WAITING,) clauses whose boxes are to be checked
+    waiting: Ints  # (slots of the largest leaf + WAITING + UNASKED,) clauses whose boxes are to be checked
     kept: Ints  # (slots of the largest leaf + KEPT,) clauses that hold, of the events of a block
     ends: Longs  # (BLOCK, 2) where those of an event end in `kept` and in `waiting`
     own: Ints  # (columns,) the event's buckets
@@ -192,14 +194,14 @@ def gather_rows(
     count: Scalar = 0
     lists: Scalar = 0
     for at in range(first, end):
-        packed = columns[at]
-        code = np.int64(codes[event, packed & 0xFFFF])
+        packed = columns[np.uint64(at)]
+        code = np.int64(codes[np.uint64(event), np.uint64(packed & 0xFFFF)])
         bucket = (code >> ((packed >> SHIFT_AT) & 31)) & ((1 << ((packed >> BITS_AT) & 31)) - 1)
         folded = (packed >> FOLD_AT) & 1
         row = base + ((packed >> ROW_AT) + max(bucket - folded, 0)) * stride
-        places[count] = row
+        places[np.uint64(count)] = row
         count += code >= 0
-        places[count] = row + stride
+        places[np.uint64(count)] = row + stride
         count += (folded > bucket) & (code >= 0)
         lists += code < 0
     return count, lists
@@ -300,10 +302,20 @@ def is_needless(leaves: Longs, leaf: Scalar, codes: Ints, event: Scalar) -> Scal
 def list_bits(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, one by one."""
     while word != ZERO:
-        out[n] = slots[base + trailing_zeros(word)]
+        out[np.uint64(n)] = slots[np.uint64(base + trailing_zeros(word))]
         n += 1
         word &= word - ONE
     return n
+
+
+@inlined
+def list_few(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
+    """The same where few bits are set; out[n:n + UNASKED_SURE] may be overwritten."""
+    for _ in range(UNASKED_SURE):
+        out[np.uint64(n)] = slots[np.uint64(base + trailing_zeros(word))]
+        n += word != ZERO
+        word &= word - ONE
+    return list_bits(word, slots, base, out, n)
 
 
 @inlined
@@ -456,7 +468,7 @@ def fetch_ahead(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: L
 @inlined
 def is_full(held: Scalar, kept: Ints, count: Scalar, waiting: Ints, size: Scalar) -> Scalar:
     """Whether a leaf of this size may find more than there is room for, or enough boxes wait."""
-    return held + size + 64 > kept.size or count > WAITING or count + size > waiting.size
+    return held + size + 64 > kept.size or count > WAITING or count + size + UNASKED > waiting.size
 
 
 @inlined
@@ -472,7 +484,7 @@ def fetch_boxes(row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any],
                 first: Scalar, end: Scalar) -> None:  # fmt: skip
     """Bring the boxes of the waiting clauses first:end into the cache."""
     for i in range(first, end):
-        row = np.int64(row_ptr[waiting[i]])
+        row = np.int64(row_ptr[np.uint64(np.uint32(waiting[np.uint64(i)]))])
         if number.size > 0:
             prefetch(number, row)
         else:
@@ -524,6 +536,47 @@ def settle(
             checked += 1
         ptr[event + 1] = begin + n
     return np.int64(n)
+
+
+@inlined
+def search_leaf(leaves: Longs, columns: Longs, maps: Words, slots: Ints, guards: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints,
+                event: Scalar, leaf: Scalar, own: Ints, row_ptr: Ints, places: Longs, found: Words, waiting: Ints, count: Scalar,
+                kept: Ints, held: Scalar) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Append the clauses of a leaf that may hold for an event: those whose boxes are to be checked to waiting[:count], the others to kept[:held].
+
+    `own` are the event's buckets. If one of them is of a list, guards take `list_guarded`.
+    """
+    first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
+    checked, guarded = leaves[leaf, CHECKED] > 0, words == 0 and leaves[leaf, SURE] > 0
+    if words > 0:
+        find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+    for i in range((size + 63) >> 6):
+        word = found[i] if words > 0 else first_bits(size - 64 * i)
+        certain = found[words + i] if words > 0 else ZERO
+        if guarded:
+            guard = leaves[leaf, MAP] + 64 * i
+            end = min(guard + 64, leaves[leaf, MAP] + size)
+            word, certain = find_guarded(guards, guard, end, own)
+        if not checked:
+            certain = word
+        word &= ~certain
+        if (HAS_COMPRESS or HAS_PERMUTE) and popcount(certain) > 8:
+            held = list_word(certain, slots, first + 64 * i, kept, held)
+        else:
+            held = list_few(certain, slots, first + 64 * i, kept, held)
+        for _ in range(UNASKED):
+            clause = slots[np.uint64(first + 64 * i + trailing_zeros(word))]
+            prefetch(row_ptr, np.int64(clause))
+            waiting[np.uint64(count)] = clause
+            count += word != ZERO
+            word &= word - ONE
+        while word != ZERO:
+            clause = slots[np.uint64(first + 64 * i + trailing_zeros(word))]
+            word &= word - ONE
+            prefetch(row_ptr, np.int64(clause))
+            waiting[np.uint64(count)] = clause
+            count += 1
+    return count, held
 
 
 @hot
@@ -595,8 +648,7 @@ def descend(
                 leaf = item - 1
                 if is_needless(leaves, leaf, codes, event):
                     continue
-                first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
-                checked = leaves[leaf, CHECKED] > 0
+                size = leaves[leaf, SIZE]
                 if event > done and is_full(held, kept, count, waiting, size):
                     n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
                                waiting, kept, ends, np.int64(0), out, n, begin, ptr)  # fmt: skip
@@ -612,9 +664,7 @@ def descend(
                     if n < 0:
                         return event
                     held, count = np.int64(0), np.int64(0)
-                if words > 0:
-                    find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-                guarded = words == 0 and leaves[leaf, SURE] > 0
+                guarded = leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0
                 if guarded and not has_buckets:
                     if by_present:
                         has_lists = load_present(codes, list_ptr, list_codes, event, there, n_there, near, bucket_ptr, buckets,
@@ -624,33 +674,14 @@ def descend(
                                                  met)  # fmt: skip
                     has_buckets = True
                 if guarded and has_lists:
-                    guard, waited = leaves[leaf, MAP], count
-                    count, held = list_guarded(
-                        guards, guard, guard + size, slots, first, own, near, met, checked, waiting, count, kept, held
-                    )
+                    guard, waited, checked = leaves[leaf, MAP], count, leaves[leaf, CHECKED] > 0
+                    count, held = list_guarded(guards, guard, guard + size, slots, leaves[leaf, SLOT], own, near, met, checked, waiting,
+                                               count, kept, held)  # fmt: skip
                     for i in range(waited, count):
                         prefetch(row_ptr, np.int64(waiting[i]))
                     continue
-                for i in range((size + 63) >> 6):
-                    word = found[i] if words > 0 else first_bits(size - 64 * i)
-                    certain = found[words + i] if words > 0 else ZERO
-                    if guarded:
-                        guard = leaves[leaf, MAP] + 64 * i
-                        end = min(guard + 64, leaves[leaf, MAP] + size)
-                        word, certain = find_guarded(guards, guard, end, own)
-                    if not checked:
-                        certain = word
-                    word &= ~certain
-                    if (HAS_COMPRESS or HAS_PERMUTE) and popcount(certain) > 8:
-                        held = list_word(certain, slots, first + 64 * i, kept, held)
-                    else:
-                        held = list_bits(certain, slots, first + 64 * i, kept, held)
-                    while word != ZERO:
-                        clause = slots[first + 64 * i + trailing_zeros(word)]
-                        word &= word - ONE
-                        prefetch(row_ptr, np.int64(clause))
-                        waiting[count] = clause
-                        count += 1
+                count, held = search_leaf(leaves, columns, maps, slots, guards, codes, list_ptr, list_codes, event, leaf, own,
+                                          row_ptr, places, found, waiting, count, kept, held)  # fmt: skip
             ends[event - block, 0], ends[event - block, 1] = held, count
             for i in range(n_there if has_buckets else 0):
                 own[there[i]] = SINGLE

@@ -140,6 +140,30 @@ def slots_of(ptr: Ints, single: Scalar, filter_id: Scalar) -> tuple[Scalar, Scal
     return np.int64(ptr[filter_id]), np.int64(ptr[filter_id + 1])
 
 
+@jit
+def count_single(ptr: Ints) -> Scalar:
+    """How many filters, the first ones, have one subscription each. Every filter has one, so a slot equals its filter if all filters before it have one only."""
+    first, end = 0, ptr.size - 1
+    while first < end:
+        middle = (first + end) >> 1
+        if ptr[middle + 1] > middle + 1:
+            end = middle
+        else:
+            first = middle + 1
+    return first
+
+
+@inlined
+def are_single(filter_ids: Ints, first: Scalar, end: Scalar, single: Scalar) -> Scalar:
+    """Whether the filters first:end, AHEAD of them, have one subscription each; no, if they are fewer."""
+    if end - first < AHEAD:
+        return False
+    last: Scalar = np.int32(0)
+    for i in range(AHEAD):
+        last = max(last, filter_ids[np.uint64(first + i)])
+    return last < single
+
+
 @hot
 def count_subscriptions(
     ptr: Ints,
@@ -157,16 +181,23 @@ def count_subscriptions(
     """
     for e in range(counts.size):
         first, end = event_ptr[e], event_ptr[e + 1]
-        total = end - first if died.size == 0 and single + 1 == ptr.size else np.int64(0)
+        total = np.int64(0)
         for i in range(first, end if values.size > 0 else first):
             prefetch(values, slots_of(ptr, single, filter_ids[i])[0])
-        for i in range(first + total, end):
-            slot, stop = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
-            if died.size == 0:
-                total += stop - slot
-            else:
-                for s in range(slot, stop):
-                    total += died[s] > version
+        while first < end:
+            stop = min(first + AHEAD, end)
+            if died.size == 0 and are_single(filter_ids, first, stop, single):
+                total += AHEAD
+                first = stop
+                continue
+            for i in range(first, stop):
+                slot, last = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
+                if died.size == 0:
+                    total += last - slot
+                else:
+                    for s in range(slot, last):
+                        total += died[s] > version
+            first = stop
         counts[e] += total
 
 
@@ -209,25 +240,29 @@ def write_values(
     for e in range(cursor.size):
         at, end = cursor[e], ends[e]
         first = event_ptr[e]
-        if died.size == 0 and single + 1 == ptr.size:  # the usual case, without a question for each filter
-            while first < event_ptr[e + 1]:
-                out[at] = values[filter_ids[first]]
-                at += 1
-                first += 1
-        for i in range(first, event_ptr[e + 1]):
-            if i + AHEAD < filter_ids.size:
-                prefetch(values, slots_of(ptr, single, filter_ids[i + AHEAD])[0])
-            slot, stop = slots_of(ptr, single, filter_ids[i])
-            if died.size == 0 and slot < single:
-                out[at] = values[slot]
-                at += 1
-            elif died.size == 0:
-                at = copy_run(values, slot, stop - slot, out, at, end)
-            else:
-                for s in range(slot, stop):
-                    if died[s] > version:
-                        out[at] = values[s]
-                        at += 1
+        while first < event_ptr[e + 1]:
+            stop = min(first + AHEAD, event_ptr[e + 1])
+            if died.size == 0 and are_single(filter_ids, first, stop, single):
+                for i in range(AHEAD):
+                    out[np.uint64(at + i)] = values[np.uint64(np.uint32(filter_ids[np.uint64(first + i)]))]
+                at += AHEAD
+                first = stop
+                continue
+            for i in range(first, stop):
+                if i + AHEAD < filter_ids.size:
+                    prefetch(values, slots_of(ptr, single, filter_ids[i + AHEAD])[0])
+                slot, last = slots_of(ptr, single, filter_ids[i])
+                if died.size == 0 and slot < single:
+                    out[at] = values[slot]
+                    at += 1
+                elif died.size == 0:
+                    at = copy_run(values, slot, last - slot, out, at, end)
+                else:
+                    for s in range(slot, last):
+                        if died[s] > version:
+                            out[at] = values[s]
+                            at += 1
+            first = stop
         cursor[e] = at
 
 

@@ -178,7 +178,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
             bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
             shifts[c] = all_bits - bits[c]
         needed = count_rows(c, width, bits, shifts, folds) * ((size + 63) // 64) * 8 + 8
-        if needed > thrift * ROW_BYTES * load[c]:
+        if needed > (4 * thrift if crowded and shifts[c] == 0 else thrift) * ROW_BYTES * load[c]:
             bits[c] = -1
         else:
             n_maps += 1

@@ -46,7 +46,7 @@ class Points(NamedTuple):
 @inlined
 def row_place(number: npt.NDArray[Any], row: Scalar) -> Scalar:
     """Where a row is kept."""
-    return np.int64(number[row]) if number.size > 0 else np.int64(row)
+    return np.int64(number[np.uint64(row)]) if number.size > 0 else np.int64(row)
 
 
 @inlined
@@ -123,29 +123,49 @@ def long_box_holds(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, h
 
 
 @inlined
-def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
-    """Whether an event satisfies a clause."""
-    row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
+def several_hold(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints,
+                 event: Scalar, row: Scalar, end: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies the rows row:end: a few at a time if they are few, whatever constraints they make."""
     if end - row > FEW_ROWS:
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     holds: Scalar = True
     held: Scalar = False
+    some: Scalar = np.int32(0)
     for first in range(row, end, AT_ONCE):
-        some: Scalar = np.int64(0)
         for at in range(first, first + AT_ONCE):
-            place = row_place(number, min(at, end - 1))
+            place = np.uint64(row_place(number, min(at, end - 1)))
             a = np.int64(attr[place])
-            goes_on = a < 0
-            code = np.int64(codes[event, ~a if goes_on else a])
+            code = codes[np.uint64(event), np.uint64(a ^ (a >> 63))]
             some |= code
             held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
-            holds &= held | goes_on | (at >= end)
-            held &= goes_on
-        if some < 0:
-            return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
-        if not holds:
-            return False
+            holds &= held | (a < 0) | (at >= end)
+            held &= a < 0
+    if some < 0:
+        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+    return holds
+
+
+@inlined
+def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies a clause.
+
+    Most clauses have a few constraints of one row, on attributes with one code. These are compared here. The last one is compared again
+    in place of those that are missing.
+    """
+    row, end = np.int64(ptr[np.uint64(clause)]), np.int64(ptr[np.uint64(clause + 1)])
+    if row == end or end - row > AT_ONCE:
+        return several_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+    holds: Scalar = True
+    some: Scalar = np.int64(0)
+    for i in range(AT_ONCE):
+        place = np.uint64(row_place(number, min(row + i, end - 1)))
+        a = np.int64(attr[place])
+        code = codes[np.uint64(event), np.uint64(a ^ (a >> 63))]
+        some |= a | code
+        holds &= (lo[place] <= code) & (code <= row_end(lo, hi, place))
+    if some < 0:
+        return several_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     return holds
 
 

@@ -31,6 +31,7 @@ from wherecast.index.pages import side_by_side
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.arrow import COLUMN_WORDS
+from wherecast.kernels.by_leaf import REVISITS, LeafRoom, match_by_leaf
 from wherecast.kernels.dense import (
     Planes,
     copy_events,
@@ -49,6 +50,7 @@ from wherecast.kernels.descent import (
     SIZE,
     SLOT_PADDING,
     STORED_FIELDS,
+    UNASKED,
     WAITING,
     WORDS,
     LookupTree,
@@ -58,7 +60,7 @@ from wherecast.kernels.descent import (
     mark_codes,
     tally_descend,
 )
-from wherecast.kernels.events import count_subscriptions
+from wherecast.kernels.events import count_single, count_subscriptions
 from wherecast.kernels.few import FewRoom, match_few
 from wherecast.kernels.guards import SHIFT_BITS
 from wherecast.kernels.jit import direct, frozen, plain
@@ -73,7 +75,7 @@ from wherecast.matchers.projection import Projection, project
 from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
 
 #: Place of the matches among the numbers of `_tally`.
-CANDIDATES, MATCHES = 2, 4
+LEAVES, CANDIDATES, MATCHES = 1, 2, 4
 
 
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
@@ -81,6 +83,9 @@ MOST_EXPECTED = 1 << 27
 
 #: Events that go from stored values to clauses at a time: so many, or with so many codes if they have many columns. These stay in the cache.
 MOST_FEW, FEW_CODES = 512, 1 << 15
+
+#: Visits of a piece of a batch that is matched leaf by leaf, and visits for each leaf; smaller indexes than this are in the cache anyway.
+PIECE_VISITS, PIECE_EVENTS, LEAF_VISITS, FAR_BYTES = 1 << 19, 1 << 14, 16, 1 << 21
 
 #: Codes in lists of one event that get room before the first event.
 _LIST_CODES = 64
@@ -120,6 +125,7 @@ class AdaptiveMatcher(Matcher):
         self._spare: list[tuple[Scratch, Room]] = []
         self._spare_scratch: list[Scratch] = []
         self._spare_few: list[tuple[Scratch, FewRoom]] = []
+        self._spare_leaf_rooms: list[LeafRoom] = []
 
     @classmethod
     def build(
@@ -204,7 +210,7 @@ class AdaptiveMatcher(Matcher):
         self, values: Longs, jobs: Longs, is_open: Bools, n_events: int, n_columns: int
     ) -> tuple[Longs, Ints] | None:
         """`match` in one call, from stored values that are not lists; None if there is a dense part."""
-        if not self._grown or self._dense[0] < self._dense[1]:
+        if not self._grown or self._dense[0] < self._dense[1] or self._goes_by_leaf(n_events):
             return None
         call, given = self._match_few
         try:
@@ -305,7 +311,7 @@ class AdaptiveMatcher(Matcher):
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
-        count_subscriptions(ptr, 0, event_ptr, ids, _NONE_DIED, 0, _NONE_DIED, totals)
+        count_subscriptions(ptr, count_single(ptr), event_ptr, ids, _NONE_DIED, 0, _NONE_DIED, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
         return totals
 
@@ -355,7 +361,7 @@ class AdaptiveMatcher(Matcher):
         found = np.empty(2 * LEAF_WORDS + 3, np.uint64)
         largest = self._largest
         kept = (
-            np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
+            np.empty(largest + WAITING + UNASKED, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
         own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
         return plain(Scratch(stack, places, found, *kept, own, met, *_numbers(codes.shape[1])))
@@ -368,11 +374,54 @@ class AdaptiveMatcher(Matcher):
         # Nothing looks at the types behind `direct`, so they are made sure of here.
         lists = np.ascontiguousarray(events.list_ptr, np.int64), np.ascontiguousarray(events.list_codes, np.int32)
         points = cast("Points", (np.ascontiguousarray(events.codes, np.int32), *lists))
+        if self._goes_by_leaf(n_events) and not events.list_codes.size:
+            return self._match_by_leaf(batch, points, scratch)
         descend_events, given = self._descend_events
         ptr, ids = self._in_pieces(
             n_events, lambda start, ptr, out: descend_events(*given, batch, points, start, scratch, out, ptr)
         )
         return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
+
+    def _goes_by_leaf(self, n_events: int) -> bool:
+        """Whether so many events are expected to meet the leaves often enough to go leaf by leaf."""
+        return n_events * self._visits.item(LEAVES) >= self._visits_by_leaf
+
+    @cached_property
+    def _visits_by_leaf(self) -> float:
+        """The visits of a batch from which on it goes leaf by leaf. Never, where events count as lists or go by the columns in which they have values."""
+        tree = self._tree
+        is_far = sum(array.nbytes for array in (*tree, *self._rows)) >= FAR_BYTES
+        serves = self._grown and is_far and not tree.starts.size and not (tree.near >> SHIFT_BITS).any()
+        return REVISITS * len(tree.leaves) if serves else float("inf")
+
+    def _match_by_leaf(self, batch: Projected, points: Points, scratch: Scratch) -> tuple[Longs, Ints]:
+        """Matches of the tree part for events without lists."""
+        try:
+            room = self._spare_leaf_rooms.pop()
+        except IndexError:
+            room = self._leaf_room(1)
+
+        def match_from(start: int, ptr: Longs, out: Ints) -> int:
+            nonlocal room
+            stop = match_by_leaf(self._plain, self._rows, batch, points, start, scratch, room, out, ptr)
+            if stop == start and len(room.found) < len(out):
+                room = self._leaf_room(len(out))
+            return stop
+
+        found = self._in_pieces(len(batch[0]), match_from)
+        self._spare_leaf_rooms.append(room)
+        return found
+
+    def _leaf_room(self, n_found: int) -> LeafRoom:
+        """Memory for a piece of a batch that goes leaf by leaf, and for so many matches at least."""
+        n_leaves = len(self._tree.leaves)
+        n_visits = max(PIECE_VISITS, LEAF_VISITS * n_leaves)
+        n_events = min(int(n_visits / max(self._visits.item(LEAVES), 1)), PIECE_EVENTS)
+        n_found = max(n_found, int(1.2 * n_events * self._visits.item(MATCHES)) + self._largest + WAITING + UNASKED + 64)
+        return LeafRoom(
+            np.empty(n_visits, np.int32), np.empty(n_events + 1, np.int64), np.empty(n_visits, np.int32), np.empty(n_leaves + 1, np.int64),
+            np.empty((n_visits, 4), np.int32), np.empty(n_found, np.int32), np.empty((n_events, self._projection.attribute.size), np.int32),
+        )  # fmt: skip
 
     def _in_pieces(self, n_events: int, match_from: Callable[[int, Longs, Ints], int]) -> tuple[Longs, Ints]:
         """Matches by a kernel that says the first event that did not fit: it goes on from there in a further piece."""
