@@ -20,6 +20,7 @@ from tests.property.terms import text
 
 from wherecast import Engine
 from wherecast.engine import log
+from wherecast.matchers import adaptive
 
 STEPS = ("add", "add many", "delete", "replace", "merge", "save and open", "plan", "match")
 
@@ -37,6 +38,15 @@ def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of eight entries makes segments, and so merges, frequent."""
     monkeypatch.setattr(log, "LOG_LIMIT", 8)
     monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 8)
+
+
+@pytest.fixture(autouse=True, params=["event by event", "leaf by leaf"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of any size may go leaf by leaf, as large ones do."""
+    if request.param == "leaf by leaf":
+        for name in ("FAR_BYTES", "REVISITS"):
+            monkeypatch.setattr(adaptive, name, 0)
+        monkeypatch.setattr(adaptive, "PIECE_VISITS", 50)
 
 
 class Life:

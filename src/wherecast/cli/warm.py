@@ -27,6 +27,8 @@ import pyarrow as pa
 _SCHEMA = {"symbol": "string", "price": "double", "volume": "bigint", "day": "date", "tags": "array<string>"}
 #: More than the size from which on kernels are compiled at all.
 _FILTERS = 400
+#: Filters, events and values of an index that is matched leaf by leaf.
+_LARGE = 40_000, 6_000, 1_000
 
 
 def compile_kernels() -> None:
@@ -75,17 +77,21 @@ def build_matcher() -> None:
     from wherecast.index.boxes import Boxes, EventCodes
     from wherecast.matchers.adaptive import AdaptiveMatcher
 
-    n, widths = _FILTERS, np.full(4, 10, np.int32)
-    clause = np.arange(n)
-    attr = np.stack((clause % 3, np.full(n, 3)), 1).ravel().astype(np.int16)
-    lo = np.stack((clause % 7, clause % 5), 1).ravel().astype(np.int32)
-    hi = np.stack((clause % 7 + clause % 2, np.full(n, 9)), 1).ravel().astype(np.int32)
-    none = np.full(n, -1, np.int32)
-    boxes = Boxes(clause.astype(np.int32), 2 * np.arange(n + 1), attr, lo, hi, none, n, widths)
-    codes = np.stack([np.arange(40) % width for width in (9, 8, 7, 6)], 1).astype(np.int32)
-    events = EventCodes(codes, np.zeros(1, np.int64), np.zeros(0, np.int32))
+    def draw(n: int, n_events: int, width: int) -> tuple[Boxes, EventCodes]:
+        clause, widths = np.arange(n), np.full(4, width, np.int32)
+        attr = np.stack((clause % 3, np.full(n, 3)), 1).ravel().astype(np.int16)
+        lo = np.stack((clause % (width - 3), clause % (width - 5)), 1).ravel().astype(np.int32)
+        hi = np.stack((clause % (width - 3) + clause % 2, np.full(n, width - 1)), 1).ravel().astype(np.int32)
+        none = np.full(n, -1, np.int32)
+        boxes = Boxes(clause.astype(np.int32), 2 * np.arange(n + 1), attr, lo, hi, none, n, widths)
+        codes = np.stack([np.arange(n_events) % (width - less) for less in (1, 2, 3, 4)], 1).astype(np.int32)
+        return boxes, EventCodes(codes, np.zeros(1, np.int64), np.zeros(0, np.int32))
+
+    boxes, events = draw(_FILTERS, 40, 10)
     for sample in (events, None):
         AdaptiveMatcher.build(boxes, sample).match(events)
+    boxes, events = draw(*_LARGE)
+    AdaptiveMatcher.build(boxes, events).match(events)
 
 
 PARTS: tuple[Callable[[], None], ...] = (compile_filters, build_matcher)

@@ -36,7 +36,7 @@ from wherecast.kernels.descent import (
     search_leaf,
 )
 from wherecast.kernels.guards import load_buckets
-from wherecast.kernels.jit import Scalar, copy_8, hot, hot_helper, inlined, stay_apart
+from wherecast.kernels.jit import Scalar, copy_8, hot, hot_helper, inlined
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: How often the leaves of a tree must be met by a batch, on average.
@@ -56,7 +56,9 @@ class LeafRoom(NamedTuple):
 
 
 @inlined
-def list_visits(tree: LookupTree, batch: Projected, first: Scalar, most: Scalar, scratch: Scratch, room: LeafRoom) -> Scalar:
+def list_visits(
+    tree: LookupTree, batch: Projected, first: Scalar, most: Scalar, scratch: Scratch, room: LeafRoom
+) -> Scalar:
     """The leaves that the events from `first` on meet, `most` events at most and as many as there is room for; how many events that are."""
     nodes, tests, table, leaves, _, _, _, guards, near, bucket_ptr, buckets, _ = tree
     codes, list_ptr, list_codes = batch
@@ -128,7 +130,7 @@ def search_leaves(tree: LookupTree, rows: Rows, batch: Projected, points: Points
             spans[at, 1], spans[at, 3] = n, count
             if count > WAITING or count + size + UNASKED > waiting.size:
                 n = check_waiting(rows, points, first, event_of, done, at + 1, waiting, count, spans, found, n)
-                done, count = at + 1, np.int64(0)
+                done, count = np.int64(at + 1), np.int64(0)
     check_waiting(rows, points, first, event_of, done, leaf_ptr[leaf_ptr.size - 1], waiting, count, spans, found, n)
     return True
 
@@ -154,7 +156,7 @@ def check_waiting(rows: Rows, points: Points, first: Scalar, event_of: Ints, don
 def write_found(n_events: Scalar, first: Scalar, room: LeafRoom, out: Ints, begin: Scalar, ptr: Longs) -> Scalar:
     """Write what was found, event by event. How many events had room."""
     places, visit_ptr, _, _, spans, found, _ = room
-    n = ptr[first] - begin
+    n: Scalar = ptr[first] - begin
     for event in range(n_events):
         size = np.int64(0)
         for visit in range(visit_ptr[event], visit_ptr[event + 1]):
@@ -164,7 +166,8 @@ def write_found(n_events: Scalar, first: Scalar, room: LeafRoom, out: Ints, begi
             return event
         for visit in range(visit_ptr[event], visit_ptr[event + 1]):
             for part in range(0, 4, 2):
-                at, end = np.int64(spans[places[visit], part]), np.int64(spans[places[visit], part + 1])
+                at: Scalar = np.int64(spans[places[visit], part])
+                end = np.int64(spans[places[visit], part + 1])
                 # Most spans are short, and how short cannot be predicted: they are copied whole without asking.
                 copy_8(found, at, out, n)
                 n += min(end - at, np.int64(8))

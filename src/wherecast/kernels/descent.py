@@ -152,15 +152,16 @@ def hash_key(key: Scalar) -> Scalar:
 @inlined
 def find_child(tests: Ints, table: Ints, test: Scalar, code: Scalar) -> Scalar:
     """Child for a code: 0 if none."""
-    shift = tests[test, 1]
+    row = np.uint64(test)
+    shift = tests[row, np.uint64(1)]
     if shift >= NO_NULL and code == 0:
         return np.int64(0)
     key = code >> (shift & 31)
-    size = np.int64(tests[test, 3])
-    start = np.int64(tests[test, 4])
+    size = np.int64(tests[row, np.uint64(3)])
+    start = np.int64(tests[row, np.uint64(4)])
     if size > 0:
-        at = key - tests[test, 2]
-        return np.int64(table[start + at]) if at >= 0 and at < size else np.int64(0)
+        at = np.uint64(key - tests[row, np.uint64(2)])
+        return np.int64(table[np.uint64(start) + at]) if at < np.uint64(size) else np.int64(0)
     mask = -size - 1
     at = hash_key(key) & mask
     while table[start + 2 * at + 1] != 0:
@@ -365,14 +366,16 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, codes: I
     test = np.int64(nodes[node, 0])
     end = np.int64(nodes[node, 1])
     while test < end:
-        code = np.int64(codes[event, tests[test, 0]])
-        if code == 0 and tests[test, 1] >= NO_NULL:
-            test += tests[test, 1] >> PASSED_AT
+        row = np.uint64(test)
+        code = np.int64(codes[np.uint64(event), np.uint64(tests[row, np.uint64(0)])])
+        shift = tests[row, np.uint64(1)]
+        if code == 0 and shift >= NO_NULL:
+            test += shift >> PASSED_AT
         elif code < 0:
             top = push_list(tests, table, list_ptr, list_codes, test, code, stack, top)
         else:
             child = find_child(tests, table, test, code)
-            stack[top] = child
+            stack[np.uint64(top)] = child
             top += child != 0
         test += 1
     for at in range(begin, top):

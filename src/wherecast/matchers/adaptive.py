@@ -403,7 +403,7 @@ class AdaptiveMatcher(Matcher):
 
         def match_from(start: int, ptr: Longs, out: Ints) -> int:
             nonlocal room
-            stop = match_by_leaf(self._plain, self._rows, batch, points, start, scratch, room, out, ptr)
+            stop: int = match_by_leaf(self._plain, self._rows, batch, points, start, scratch, room, out, ptr)
             if stop == start and len(room.found) < len(out):
                 room = self._leaf_room(len(out))
             return stop
@@ -417,7 +417,9 @@ class AdaptiveMatcher(Matcher):
         n_leaves = len(self._tree.leaves)
         n_visits = max(PIECE_VISITS, LEAF_VISITS * n_leaves)
         n_events = min(int(n_visits / max(self._visits.item(LEAVES), 1)), PIECE_EVENTS)
-        n_found = max(n_found, int(1.2 * n_events * self._visits.item(MATCHES)) + self._largest + WAITING + UNASKED + 64)
+        n_found = max(
+            n_found, int(1.2 * n_events * self._visits.item(MATCHES)) + self._largest + WAITING + UNASKED + 64
+        )
         return LeafRoom(
             np.empty(n_visits, np.int32), np.empty(n_events + 1, np.int64), np.empty(n_visits, np.int32), np.empty(n_leaves + 1, np.int64),
             np.empty((n_visits, 4), np.int32), np.empty(n_found, np.int32), np.empty((n_events, self._projection.attribute.size), np.int32),
