@@ -12,7 +12,7 @@ a second row beside each: bit i says that clause i *surely* holds for every code
 clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
 
 A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
-cheaper to check on the survivors. Where guards (see `descent`) are estimated to cost less, and in a leaf with few
+cheaper to check on the survivors, unless nearly all clauses of the leaf survive (`CROWDED_THRIFT`). Where guards (see `descent`) are estimated to cost less, and in a leaf with few
 clauses, there are no bitmaps at all.
 
 Constraint `number[entry]` for the entries `ptr[clause]` .. `ptr[clause + 1] - 1` are those of a clause: where clauses repeat constraints, each is described once.
@@ -51,6 +51,8 @@ EXACT_CODES = 64
 COARSE_BITS = 4
 #: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
 THRIFT = 2
+#: How many times that where many clauses of a leaf hold and a row decides: what has no bitmap there is checked for nearly every event.
+CROWDED_THRIFT = 4
 #: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
 #: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
@@ -178,7 +180,8 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
             bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
             shifts[c] = all_bits - bits[c]
         needed = count_rows(c, width, bits, shifts, folds) * ((size + 63) // 64) * 8 + 8
-        if needed > (4 * thrift if crowded and shifts[c] == 0 else thrift) * ROW_BYTES * load[c]:
+        factor = CROWDED_THRIFT if crowded and shifts[c] == 0 else 1
+        if needed > factor * thrift * ROW_BYTES * load[c]:
             bits[c] = -1
         else:
             n_maps += 1
