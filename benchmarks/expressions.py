@@ -40,7 +40,6 @@ from wherecast.index.stored import find_values
 from wherecast.language.evaluate import evaluate, holds
 from wherecast.language.events.events import EventBatch
 from wherecast.language.filters.compile import Compiler
-from wherecast.language.nullable import repeated_row
 from wherecast.language.steps import value_recipe
 from wherecast.language.syntax.literals import ProgramScope
 
@@ -318,10 +317,9 @@ def measure(case: Case, schema: Schema, batch: Batch, rounds: int) -> Measured |
     assert isinstance(column, ExpressionColumn)
     program = filters.programs[0]
     residual = program.residuals[0]
-    rows = repeated_row(0, len(batch.events))
 
     def scope(of: Batch, literals: Any) -> ProgramScope:
-        return ProgramScope(literals, rows, lambda i: attribute_values(of.events, i), schema.zone)
+        return ProgramScope(literals, 0, lambda i: attribute_values(of.events, i), schema.zone, len(of.events))
 
     def encode(of: Batch) -> object:
         return (

@@ -12,8 +12,8 @@ This module is imported where it is called: what only checks filters does not lo
 
 from __future__ import annotations
 
+import ctypes
 import re
-import sys
 from collections.abc import Callable
 from functools import cache, lru_cache, reduce
 from itertools import count
@@ -106,20 +106,27 @@ def _cased(
     first = ord(letter)
 
     def compute(texts: pa.Array) -> pa.Array:
-        (valid, offsets, data), n, is_large = texts.buffers(), len(texts), texts.type.id == _LARGE_STRING
-        width = 8 if is_large else 4
-        end = int.from_bytes(offsets.slice((texts.offset + n) * width, width).to_pybytes(), sys.byteorder) if n else 0
+        kind, start, n = texts.type, texts.offset, len(texts)
+        if not n:
+            return texts
+        valid, offsets, data = texts.buffers()
+        is_large, ends = kind.id == _LARGE_STRING, offsets.address
+        end = (_long_at(ends + 8 * (start + n)) if is_large else _int_at(ends + 4 * (start + n))).value
         if not end:
             return texts
         out = pa.allocate_buffer(end)  # every text stays where it is
-        if _switch_case()(offsets.address, is_large, texts.offset, n, data.address, first, out.address):
-            return pa.Array.from_buffers(texts.type, n, [valid, offsets, out], texts.null_count, texts.offset)
+        if _switch_case()(ends, is_large, start, n, data.address, first, out.address):
+            return pa.Array.from_buffers(kind, n, [valid, offsets, out], texts.null_count, start)
         cased = by_arrow(texts)
         others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
         own = pa.array([one(text) for text in texts.filter(others).to_pylist()], texts.type)
         return pc.replace_with_mask(cased, others, own)
 
     return compute
+
+
+#: The number at an address: a tenth of the time that an array or a piece of a buffer takes.
+_int_at, _long_at = ctypes.c_int32.from_address, ctypes.c_int64.from_address
 
 
 @cache
@@ -341,6 +348,8 @@ def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
 
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
+#: RE2 writes a group in a replacement with one digit.
+_MOST_GROUPS = 9
 #: What looks at more than the characters that it matches. Arrow goes on behind a match as if a text began there.
 _LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
@@ -411,12 +420,19 @@ def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
     plain = _plain_pattern(pattern)
     if plain is None:
         return None
-    pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
-    groups = sum(isinstance(piece, int) for piece in pieces)
-    if not _may_grow(texts, 1 + groups + len(new.encode())) or any(isinstance(p, int) and p > 9 for p in pieces):
+    written, times = _write_replacement(new, check_pattern(pattern).compiled.groups)
+    if written is None or not _may_grow(texts, times):
         return None
-    written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
     return pc.replace_substring_regex(texts, plain, written)
+
+
+@lru_cache(maxsize=4096)
+def _write_replacement(new: str, groups: int) -> tuple[str | None, int]:
+    """A replacement as RE2 has it, if it can be written so, and how many times as long texts become at most."""
+    pieces = replacement_pieces(new, groups)
+    numbers = [piece for piece in pieces if isinstance(piece, int)]
+    written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
+    return (written if max(numbers, default=0) <= _MOST_GROUPS else None), 1 + len(numbers) + len(new.encode())
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
