@@ -104,3 +104,14 @@ def test_lengths_beyond_ascii(kind: pa.DataType, spare: str) -> None:
         assert [
             n if is_there else None for n, is_there in zip(found.values.tolist(), found.valid.tolist(), strict=True)
         ] == expected
+
+
+def test_texts_of_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 32 bits might not count the bytes of the result, offsets have 64 bits; texts are padded as long as the result itself fits."""
+    monkeypatch.setattr(arrow_texts, "_MOST_BYTES", 60)
+    found = arrow_texts.upper(pa.array(["ß" * 20, None, "ΰa"]))
+    assert found.type == pa.large_string()
+    assert found.to_pylist() == ["SS" * 20, None, "ΰA".upper()]
+    few, many = pa.array(["x" * 40, "ab"]), pa.array(["x" * 40, "ab", "c", ""])
+    assert arrow_texts.lpad(few, 20, ".").to_pylist() == ["x" * 20, "ab".rjust(20, ".")]
+    assert arrow_texts.lpad(many, 20, ".") is None

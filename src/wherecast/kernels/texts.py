@@ -34,13 +34,18 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @inlined
+def _continuing(word: Scalar) -> Scalar:
+    """The highest bit of each of eight bytes that continues a character."""
+    return word & ~(word << np.uint64(1)) & _HIGH_BITS
+
+
+@inlined
 def _count(data: Bytes, start: Scalar, end: Scalar) -> Scalar:
     """Characters of a text: its bytes but for those that continue one, looked for in eight bytes at a time."""
     at, n = np.int64(start), np.int64(end) - np.int64(start)
     while at < end and at + 8 <= data.size:
-        word = eight_bytes(data, at)
-        continuing = word & ~(word << np.uint64(1)) & _HIGH_BITS
-        n -= popcount(continuing << np.uint64(max(64 - 8 * (end - at), 0)))  # what is behind the text does not count
+        behind = np.uint64(max(64 - 8 * (end - at), 0))  # what is behind the text does not count
+        n -= popcount(_continuing(eight_bytes(data, at)) << behind)
         at += 8
     while at < end:
         n -= not _is_start(data[at])
@@ -51,12 +56,20 @@ def _count(data: Bytes, start: Scalar, end: Scalar) -> Scalar:
 @inlined
 def _skip(data: Bytes, start: Scalar, end: Scalar, count: Scalar) -> Scalar:
     """Where the text begins after so many characters, or its end."""
-    at = start
-    while count > 0 and at < end:
+    at, left = np.int64(start), np.int64(count)
+    if left <= 0:
+        return at
+    while at + 8 <= end:
+        begun = 8 - popcount(_continuing(eight_bytes(data, at)))
+        if begun > left:
+            break
+        at, left = at + 8, left - begun
+    while at < end:
+        if _is_start(data[at]):
+            if left == 0:
+                return at
+            left -= 1
         at += 1
-        while at < end and not _is_start(data[at]):
-            at += 1
-        count -= 1
     return at
 
 

@@ -293,11 +293,15 @@ def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
             return None
         offsets, data = string_buffers(texts)
         fill_ends = np.cumsum([len(c.encode()) for c in fill], dtype=np.int64)
-        given = fill_ends, max(size, 0), _are_ascii(offsets, data)
-        total = kernels.measure_padded(offsets, data, *given)
-        if total > _MOST_BYTES:
+        size = max(size, 0)
+        given = fill_ends, size, _are_ascii(offsets, data)
+        filled = -(-size // len(fill)) * int(fill_ends[-1]) if fill else 0  # of an empty text
+        most = _count_bytes(texts) + len(texts) * filled
+        if most > _MOST_BYTES:
+            most = kernels.measure_padded(offsets, data, *given)
+        if most > _MOST_BYTES:
             return None
-        return _written(texts, kernels.pad_texts, _bytes(fill), *given, is_left, most=total)
+        return _written(texts, kernels.pad_texts, _bytes(fill), *given, is_left, most=most)
 
     return compute
 
