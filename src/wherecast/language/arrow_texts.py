@@ -131,7 +131,7 @@ def _cased(letter: str, by_neighbours: str, one: Callable[[str], str]) -> Callab
         if _switch_case()(ends, is_large, start, n, data.address, first, out.address):
             return pa.Array.from_buffers(kind, n, [valid, offsets, out], texts.null_count, start)
         offsets, letters = string_buffers(texts)
-        beyond = np.count_nonzero(letters[offsets[0] : offsets[-1]] & 128)
+        beyond = int(np.count_nonzero(letters[offsets[0] : offsets[-1]] & 128))
         is_left = np.empty(n, np.bool_)
         most = int(offsets[-1]) - int(offsets[0]) + (_MOST_BYTES_OF_ONE - 1) * beyond
         cased = _written(texts, kernels.switch_letters, first, table(), is_left, most=most)
