@@ -20,7 +20,6 @@ from wherecast.language.events.keys import DAY_US, whole_days
 from wherecast.language.expression import Compare
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Program
-from wherecast.language.nullable import repeated_row
 from wherecast.language.syntax.literals import ProgramScope
 
 _N = 600
@@ -117,8 +116,7 @@ def values_of(text: str, events: EventBatch) -> list[Any]:
     program = program_of(text)
     node = program.residuals[0].node
     assert isinstance(node, Compare)
-    rows = repeated_row(0, len(events))
-    scope = ProgramScope(program.literals, rows, lambda i: attribute_values(events, i), _SCHEMA.zone)
+    scope = ProgramScope(program.literals, 0, lambda i: attribute_values(events, i), _SCHEMA.zone, len(events))
     values, valid = evaluate(node.left, scope)
     return [str(v) if is_there else None for v, is_there in zip(values.tolist(), valid.tolist(), strict=True)]
 

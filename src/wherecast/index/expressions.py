@@ -64,7 +64,7 @@ from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, Readi
 from wherecast.language.filters.filters import AT, Filters, LiteralValues, Program, rank_anew
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
 from wherecast.language.filters.similarity import element_name, find_similarity
-from wherecast.language.nullable import Nullable, repeated_row
+from wherecast.language.nullable import Nullable
 from wherecast.language.steps import Recipe, key_recipe
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.literals import ProgramScope
@@ -219,7 +219,7 @@ class ExpressionColumn:
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""
-        scope = ProgramScope(self.literals, repeated_row(self.row, length), read, zone)
+        scope = ProgramScope(self.literals, self.row, read, zone, length)
         found = comparable(self.of, self.common, self.scale, scope)
         return found if self.is_text else Nullable(_keys(found.values), found.valid)
 

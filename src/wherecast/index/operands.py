@@ -46,11 +46,11 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     if attribute.value is not None or attribute.is_array:
         return Nullable.of_lists(_lists(array, attribute), arrow_valid(array))
-    if attribute.type is Type.DECIMAL and attribute.is_text:
+    if not attribute.is_text:
+        return Nullable(_plain_numbers(array), arrow_valid(array))
+    if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled(array.to_pylist(), is_array=False), arrow_valid(array))
-    if attribute.is_text:
-        return Nullable.of_texts(array)
-    return Nullable(_plain_numbers(array), arrow_valid(array))
+    return Nullable.of_texts(array)
 
 
 def _lists(array: pa.Array, attribute: Attribute) -> ListValues:

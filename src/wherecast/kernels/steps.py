@@ -129,8 +129,9 @@ def run_steps(
     ones = memory.ctypes.data + 16 * count
     base = ones + BLOCK
     valid = array_at(base + 8 * REGISTER_WORDS * count, out.size, np.bool_)
-    array_at(ones, BLOCK, np.bool_)[:] = True
     is_long = is_direct and not _have_nulls(reads, columns)
+    if not is_long:
+        array_at(ones, BLOCK, np.bool_)[:] = True
     for i in range(n_reads, n_reads + n_constants):
         at[i], masks[i] = base + 8 * REGISTER_WORDS * i, 0
         array_at(at[i], 1 if is_long else BLOCK, np.int64)[:] = constants[i - n_reads]

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.kernels.arrays import Bools, Bytes, Floats, Longs, Shorts
-from wherecast.kernels.jit import Scalar, array_at, copy_8, eight_bytes, hot, inlined, trailing_zeros
+from wherecast.kernels.arrays import Bools, Bytes, Floats, Longs, Shorts, Words
+from wherecast.kernels.jit import Scalar, array_at, copy_8, eight_bytes, hot, inlined, popcount, trailing_zeros
 
 #: Bytes that kernels may write behind the last text: as many as are copied of an empty one.
 SPARE = 32
@@ -30,24 +30,46 @@ def _is_start(byte: Scalar) -> Scalar:
     return (byte & 0xC0) != 0x80
 
 
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+@inlined
+def _continuing(word: Scalar) -> Scalar:
+    """The highest bit of each of eight bytes that continues a character."""
+    return word & ~(word << np.uint64(1)) & _HIGH_BITS
+
+
 @inlined
 def _count(data: Bytes, start: Scalar, end: Scalar) -> Scalar:
-    """Characters of a text."""
-    n = np.int64(0)
-    for i in range(start, end):
-        n += _is_start(data[i])
+    """Characters of a text: its bytes but for those that continue one, looked for in eight bytes at a time."""
+    at, n = np.int64(start), np.int64(end) - np.int64(start)
+    while at < end and at + 8 <= data.size:
+        behind = np.uint64(max(64 - 8 * (end - at), 0))  # what is behind the text does not count
+        n -= popcount(_continuing(eight_bytes(data, at)) << behind)
+        at += 8
+    while at < end:
+        n -= not _is_start(data[at])
+        at += 1
     return n
 
 
 @inlined
 def _skip(data: Bytes, start: Scalar, end: Scalar, count: Scalar) -> Scalar:
     """Where the text begins after so many characters, or its end."""
-    at = start
-    while count > 0 and at < end:
+    at, left = np.int64(start), np.int64(count)
+    if left <= 0:
+        return at
+    while at + 8 <= end:
+        begun = 8 - popcount(_continuing(eight_bytes(data, at)))
+        if begun > left:
+            break
+        at, left = at + 8, left - begun
+    while at < end:
+        if _is_start(data[at]):
+            if left == 0:
+                return at
+            left -= 1
         at += 1
-        while at < end and not _is_start(data[at]):
-            at += 1
-        count -= 1
     return at
 
 
@@ -332,6 +354,70 @@ def _switch_case(data: Bytes, first: Scalar, out: Bytes) -> Scalar:
         seen = np.uint8(seen | byte)
         out[k] = np.uint8(byte ^ 32) if first <= byte < first + 26 else byte
     return seen < 128
+
+
+@inlined
+def _bytes_from(data: Bytes, at: Scalar) -> Scalar:
+    """Eight bytes from a place on, or as many as there are and zeros behind them."""
+    if at + 8 <= data.size:
+        return eight_bytes(data, at)
+    word = np.uint64(0)
+    for i in range(data.size - at):
+        word |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    return word
+
+
+@inlined
+def _character(word: Scalar) -> Scalar:
+    """The number of the character beyond ASCII that a word begins with, and its bytes; of what is no UTF-8, which NULLs may hide, no character's, and one byte."""
+    if word & 0xC0E0 == 0x80C0:
+        return (word & 31) << 6 | (word >> 8 & 63), np.int64(2)
+    if word & 0xC0C0F0 == 0x8080E0:
+        return (word & 15) << 12 | (word >> 8 & 63) << 6 | (word >> 16 & 63), np.int64(3)
+    if word & 0xC0C0C0F8 == 0x808080F0:
+        return (word & 7) << 18 | (word >> 8 & 63) << 12 | (word >> 16 & 63) << 6 | (word >> 24 & 63), np.int64(4)
+    return np.int64(1 << 21), np.int64(1)
+
+
+#: In the table of `switch_letters`, the size of what a character becomes by its neighbours.
+BY_NEIGHBOURS = 255
+
+
+@hot
+def switch_letters(
+    offsets: Longs, data: Bytes, first: Scalar, table: Words, is_left: Bools, ends: Longs, out: Bytes
+) -> None:
+    """Texts with their letters in the other case, but for those that are left to the caller.
+
+    `table` has what a character becomes, by its number: up to seven bytes, and above them how many; 0 if it stays. Characters behind the table stay, too.
+    `first` is the first of the 26 letters of ASCII that become others: these are looked for in eight bytes at a time.
+    """
+    # Added to a byte below 128, they give a byte with the highest bit if it is the first letter or one behind it, and one behind the last.
+    from_first, behind_last = np.uint64(128 - first) * _EACH_BYTE, np.uint64(102 - first) * _EACH_BYTE
+    at, to = np.int64(0), out.ctypes.data
+    ends[0] = 0
+    for i in range(is_left.size):
+        k, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        is_left[i] = False
+        while k < end:
+            word = _bytes_from(data, k)
+            if word & np.uint64(128) == 0:
+                low = word & _LOW_BITS
+                word ^= ((low + from_first) & ~(low + behind_last) & _HIGH_BITS) >> np.uint64(2)
+                size = np.int64(trailing_zeros(word & _HIGH_BITS)) >> 3  # up to a byte beyond ASCII
+                taken = size = min(size, end - k)
+            else:
+                number, taken = _character(np.int64(word))
+                is_whole = taken <= end - k
+                size = taken = min(taken, end - k)
+                new = table[number] if is_whole and number < table.size else np.uint64(0)
+                if new:
+                    word, size = new, np.int64(new >> np.uint64(56))
+                    if size == BY_NEIGHBOURS:
+                        is_left[i], size = True, np.int64(0)
+            array_at(to + at, 1, np.uint64)[0] = word  # what is behind its bytes will be overwritten
+            at, k = at + size, k + taken
+        ends[i + 1] = at
 
 
 @hot

@@ -1,8 +1,8 @@
 """Texts of many events, by Arrow and by kernels over its buffers: the commonest functions, casts and conditions.
 
 Each function is the same as that of single texts in `functions.text`, which says what Spark computes; `tests/property` compares the
-two. Arrow has another idea than Spark of upper and lower case for some letters. Where the two differ only beyond ASCII, such texts
-are computed one by one. What Arrow lacks, or takes long for, is a kernel of `kernels.texts`.
+two. Where Arrow and Spark differ only beyond ASCII, such texts are computed one by one. What Arrow lacks, or takes long for, is a kernel of
+`kernels.texts`; so are `lower` and `upper`, since Arrow has another idea than Spark of the case of some letters.
 
 Texts are strings of Arrow, as events have them, or large strings, which kernels make: widening the offsets takes as long as `lower`. Other
 arguments are plain values. What a kernel counts is a `Nullable`. None means: one by one.
@@ -12,8 +12,8 @@ This module is imported where it is called: what only checks filters does not lo
 
 from __future__ import annotations
 
+import ctypes
 import re
-import sys
 from collections.abc import Callable
 from functools import cache, lru_cache, reduce
 from itertools import count
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.kernels import texts as kernels
-from wherecast.kernels.arrays import Bools, Bytes, Longs
+from wherecast.kernels.arrays import Bools, Bytes, Longs, Words
 from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.events.types import Type
 from wherecast.language.functions.regexes import check_pattern, replacement_pieces
@@ -85,7 +85,8 @@ def _written(texts: pa.Array, write: Callable[..., None], *given: Any, most: int
     """
     offsets, data = string_buffers(texts)
     room = int(offsets[-1]) - int(offsets[0]) if most is None else most
-    ends, out = np.empty(offsets.size, offsets.dtype), np.empty(room + kernels.SPARE, np.uint8)
+    ends = np.empty(offsets.size, offsets.dtype if room <= _MOST_BYTES else np.int64)
+    out = np.empty(room + kernels.SPARE, np.uint8)
     write(offsets, data, *given, ends, out)
     return _made_of(texts, ends, out)
 
@@ -99,27 +100,54 @@ def _numbers(texts: pa.Array, values: npt.NDArray[Any]) -> Nullable:
     return Nullable(values, arrow_valid(texts))
 
 
-def _cased(
-    letter: str, by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
-) -> Callable[[pa.Array], pa.Array]:
-    """Turns ASCII letters into the other case, from a letter on, in one pass that tells whether there are others, too."""
+def _cased(letter: str, by_neighbours: str, one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
+    """Turns letters into the other case as a function of Python does.
+
+    Those of ASCII, from one on, are turned in one pass that tells whether there are others, too. What others become does not depend on
+    their neighbours, but for a few.
+    """
     first = ord(letter)
 
+    @cache
+    def table() -> Words:
+        found = np.zeros(_END_OF_CASES, np.uint64)
+        for number in range(_END_OF_CASES):
+            new = one(chr(number))
+            if new != chr(number):
+                found[number] = int.from_bytes(new.encode(), "little") | len(new.encode()) << 56
+        found[list(map(ord, by_neighbours))] = kernels.BY_NEIGHBOURS << 56
+        return frozen(found)  # type: ignore[no-any-return]
+
     def compute(texts: pa.Array) -> pa.Array:
-        (valid, offsets, data), n, is_large = texts.buffers(), len(texts), texts.type.id == _LARGE_STRING
-        width = 8 if is_large else 4
-        end = int.from_bytes(offsets.slice((texts.offset + n) * width, width).to_pybytes(), sys.byteorder) if n else 0
+        kind, start, n = texts.type, texts.offset, len(texts)
+        if not n:
+            return texts
+        valid, offsets, data = texts.buffers()
+        is_large, ends = kind.id == _LARGE_STRING, offsets.address
+        end = (_long_at(ends + 8 * (start + n)) if is_large else _int_at(ends + 4 * (start + n))).value
         if not end:
             return texts
         out = pa.allocate_buffer(end)  # every text stays where it is
-        if _switch_case()(offsets.address, is_large, texts.offset, n, data.address, first, out.address):
-            return pa.Array.from_buffers(texts.type, n, [valid, offsets, out], texts.null_count, texts.offset)
-        cased = by_arrow(texts)
-        others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
-        own = pa.array([one(text) for text in texts.filter(others).to_pylist()], texts.type)
-        return pc.replace_with_mask(cased, others, own)
+        if _switch_case()(ends, is_large, start, n, data.address, first, out.address):
+            return pa.Array.from_buffers(kind, n, [valid, offsets, out], texts.null_count, start)
+        offsets, letters = string_buffers(texts)
+        beyond = int(np.count_nonzero(letters[offsets[0] : offsets[-1]] & 128))
+        is_left = np.empty(n, np.bool_)
+        most = int(offsets[-1]) - int(offsets[0]) + (_MOST_BYTES_OF_ONE - 1) * beyond
+        cased = _written(texts, kernels.switch_letters, first, table(), is_left, most=most)
+        is_left &= arrow_valid(texts)
+        if not is_left.any():
+            return cased
+        rows = pa.array(is_left)
+        return pc.replace_with_mask(cased, rows, pa.array(map(one, texts.filter(rows).to_pylist()), cased.type))
 
     return compute
+
+
+#: Characters from this number on have no case; and as many bytes one may become for each of its own.
+_END_OF_CASES, _MOST_BYTES_OF_ONE = 1 << 17, 3
+#: The number at an address: a tenth of the time that an array or a piece of a buffer takes.
+_int_at, _long_at = ctypes.c_int32.from_address, ctypes.c_int64.from_address
 
 
 @cache
@@ -128,8 +156,8 @@ def _switch_case() -> Callable[..., bool]:
 
 
 octet_length, reverse = pc.binary_length, pc.utf8_reverse
-lower = _cased("A", pc.ascii_lower, str.lower)
-upper = _cased("a", pc.ascii_upper, str.upper)
+lower = _cased("A", "Σ", str.lower)
+upper = _cased("a", "", str.upper)
 
 
 def length(texts: pa.Array) -> Nullable:
@@ -265,11 +293,15 @@ def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
             return None
         offsets, data = string_buffers(texts)
         fill_ends = np.cumsum([len(c.encode()) for c in fill], dtype=np.int64)
-        given = fill_ends, max(size, 0), _are_ascii(offsets, data)
-        total = kernels.measure_padded(offsets, data, *given)
-        if total > _MOST_BYTES:
+        size = max(size, 0)
+        given = fill_ends, size, _are_ascii(offsets, data)
+        filled = -(-size // len(fill)) * int(fill_ends[-1]) if fill else 0  # of an empty text
+        most = _count_bytes(texts) + len(texts) * filled
+        if most > _MOST_BYTES:
+            most = kernels.measure_padded(offsets, data, *given)
+        if most > _MOST_BYTES:
             return None
-        return _written(texts, kernels.pad_texts, _bytes(fill), *given, is_left, most=total)
+        return _written(texts, kernels.pad_texts, _bytes(fill), *given, is_left, most=most)
 
     return compute
 
@@ -341,6 +373,8 @@ def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
 
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
+#: RE2 writes a group in a replacement with one digit.
+_MOST_GROUPS = 9
 #: What looks at more than the characters that it matches. Arrow goes on behind a match as if a text began there.
 _LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
@@ -411,12 +445,19 @@ def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
     plain = _plain_pattern(pattern)
     if plain is None:
         return None
-    pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
-    groups = sum(isinstance(piece, int) for piece in pieces)
-    if not _may_grow(texts, 1 + groups + len(new.encode())) or any(isinstance(p, int) and p > 9 for p in pieces):
+    written, times = _write_replacement(new, check_pattern(pattern).compiled.groups)
+    if written is None or not _may_grow(texts, times):
         return None
-    written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
     return pc.replace_substring_regex(texts, plain, written)
+
+
+@lru_cache(maxsize=4096)
+def _write_replacement(new: str, groups: int) -> tuple[str | None, int]:
+    """A replacement as RE2 has it, if it can be written so, and how many times as long texts become at most."""
+    pieces = replacement_pieces(new, groups)
+    numbers = [piece for piece in pieces if isinstance(piece, int)]
+    written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
+    return (written if max(numbers, default=0) <= _MOST_GROUPS else None), 1 + len(numbers) + len(new.encode())
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------

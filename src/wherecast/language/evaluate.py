@@ -268,7 +268,7 @@ def _like(node: Like, scope: Scope) -> Nullable:
 
 
 def _call(node: Call, scope: Scope) -> Nullable:
-    args = tuple(map(uncased, node.args)) if node.name in CASES else node.args
+    args = map(uncased, node.args) if node.name in CASES else node.args
     return evaluate_call(FUNCTIONS[node.name], node, [evaluate(arg, scope) for arg in args], scope.zone)
 
 

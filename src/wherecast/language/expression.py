@@ -90,6 +90,9 @@ class Attr(Node):
     size: int = 0  # of a vector
     frequencies: WordFrequencies | None = None  # of the words of a text
 
+    def __hash__(self) -> int:
+        return self.index  # the rest follows from it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param(Node):
@@ -182,6 +185,9 @@ class Call(Node):
     digits: tuple[int, int] = (0, 0)
     element: Type = Type.NULL
     unit: str = ""
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.args))  # most batches look for a call twice; all fields take twice as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,9 +37,10 @@ class Nullable:
 
     __slots__ = ("_texts", "_valid", "_values", "lists")
 
-    def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
+    def __init__(self, values: npt.NDArray[Any], valid: Bools | None) -> None:
+        """A mask of None says that no value is NULL: it is made when somebody asks."""
         self._values: npt.NDArray[Any] | None = values
-        self._valid: Bools | None = valid
+        self._valid = valid
         self._texts: Any = None  # an Arrow array, if it is there
         self.lists: ListValues | None = None
 
@@ -67,13 +68,15 @@ class Nullable:
 
     @property
     def length(self) -> int:
-        """Rows; of texts it is known without their mask."""
-        return len(self._texts) if self._valid is None else self._valid.size
+        """Rows; of texts they are known without their mask."""
+        if self._valid is None:
+            return len(self._texts) if self._values is None else self._values.size
+        return self._valid.size
 
     @property
     def valid(self) -> Bools:
         if self._valid is None:
-            self._valid = arrow_valid(self._texts)
+            self._valid = arrow_valid(self._texts) if self._texts is not None else valid_everywhere(self.length)
         return self._valid
 
     @property
@@ -235,18 +238,15 @@ class _Everywhere:
     def __init__(self) -> None:
         self.mask = np.ones(1 << 16, bool)
         self.mask.flags.writeable = False
-        self._last = self.mask  # batches often have the same length
+        self.last = self.mask[:]  # batches often have the same length
 
     def view(self, n: int) -> Bools:
-        last = self._last
-        if n == last.size and last.base is self.mask:
-            return last
         mask = self.mask
         if n > mask.size:
             mask = np.ones(2 * n, bool)
             mask.flags.writeable = False
             self.mask = mask
-        self._last = last = mask[:n]
+        self.last = last = mask[:n]
         return last
 
 
@@ -255,7 +255,8 @@ _EVERYWHERE = _Everywhere()
 
 def valid_everywhere(n: int) -> Bools:
     """The mask of so many rows without NULL; read only."""
-    return _EVERYWHERE.view(n)
+    last = _EVERYWHERE.last
+    return last if last.size == n else _EVERYWHERE.view(n)
 
 
 def is_valid_everywhere(mask: Bools) -> bool:
@@ -328,11 +329,6 @@ def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
 def _spread_text(text: str, length: int) -> npt.NDArray[np.object_]:
     """`_spread` makes no array of objects, and NumPy takes 5 us for one."""
     return np.broadcast_to(np.array([text], object), length)
-
-
-def repeated_row(row: int, length: int) -> Longs:
-    """The number of one row, so many times."""
-    return _spread(np.array([row], np.int64), length)
 
 
 def _spread(one: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

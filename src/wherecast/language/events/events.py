@@ -143,21 +143,23 @@ class EventBatch:
     def array(self, attribute_index: int) -> pa.Array:
         """The values of an attribute, in its canonical type. A column that was not `needed` is converted now."""
         array = self._columns.get(attribute_index)
-        if array is None and self._source.length != len(self.rows) and self._kept is None:
-            raise LookupError(f"attribute {attribute_index} was not read before the batch was sliced")
-        if array is None and self.plain is not None and attribute_index in self.plain.columns.places:
-            array = self._columns[attribute_index] = self.plain.events.column(
-                self.plain.columns.places[attribute_index]
-            )
         if array is None:
-            attribute = self.schema.attributes[attribute_index]
-            column = self._source.read_column(attribute, self.schema.zone)
-            bad = column.bad if self._kept is None else column.bad[self._kept[column.bad]]
-            if len(bad):
-                row = int(bad[0])
-                raise EventError(column.describe(row), row=row, attribute=attribute.name)
-            array = self._columns[attribute_index] = self._keep(column.values)
+            array = self._columns[attribute_index] = self._find(attribute_index)
         return array
+
+    def _find(self, attribute_index: int) -> pa.Array:
+        """The values of an attribute that nobody asked for yet."""
+        if self._source.length != len(self.rows) and self._kept is None:
+            raise LookupError(f"attribute {attribute_index} was not read before the batch was sliced")
+        if self.plain is not None and attribute_index in self.plain.columns.places:
+            return self.plain.events.column(self.plain.columns.places[attribute_index])
+        attribute = self.schema.attributes[attribute_index]
+        column = self._source.read_column(attribute, self.schema.zone)
+        bad = column.bad if self._kept is None else column.bad[self._kept[column.bad]]
+        if len(bad):
+            row = int(bad[0])
+            raise EventError(column.describe(row), row=row, attribute=attribute.name)
+        return self._keep(column.values)
 
     def derive(self, attribute_index: int, key: int, make: Callable[[pa.Array], Made]) -> Made:
         """Something made of the values of an attribute; what was made before under the same key is not made again."""

@@ -230,7 +230,8 @@ def _is_computed_constant(node: Node) -> bool:
 
 
 def takes_of(row: Function, position: int) -> Takes:
-    return row.takes[min(position, len(row.takes) - 1)]
+    takes = row.takes
+    return takes[position] if position < len(takes) else takes[-1]
 
 
 def _checked(row: Function, position: int, arg: Node, describe: Describe) -> Node:
@@ -318,14 +319,12 @@ def element_of(node: Node) -> Type:
 def evaluate_call(row: Function, call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     """The values of a call from those of its arguments."""
     assert row.evaluate is not None
-    read = []
-    for i, (node, arg) in enumerate(zip(call.args, args, strict=True)):
+    read = list(args)
+    for i, node in enumerate(call.args):  # `zip`, told to be strict, takes as long as five calls
         if node.type is not Type.NULL:
-            read.append(takes_of(row, i).read(node, arg, zone))
+            read[i] = takes_of(row, i).read(node, args[i], zone)
         elif row.is_strict:
             return nothing(call.type, args[0].length)
-        else:
-            read.append(arg)
     if call.type in TEXTS:  # without numbers that NumPy could warn of
         return row.evaluate(call, read, zone)
     with np.errstate(all="ignore"):
@@ -414,17 +413,17 @@ def _of_arrow(name: str) -> tuple[Callable[..., Any], Callable[[Any], Nullable]]
 
 def _given_to_arrow(call: Call, args: Sequence[Nullable]) -> list[Any] | None:
     """Texts and constants; None if an argument is neither, or no text is in Arrow's form."""
-    given, is_arrow = [], False
-    for node, arg in zip(call.args, args, strict=True):
-        if arg.is_arrow:
-            is_arrow = True
+    given: list[Any] = []
+    is_arrow = False
+    for i, arg in enumerate(args):
         if arg.is_constant:
             value = arg.values[0]
+            if value is None:
+                return None
             given.append(value.item() if isinstance(value, np.generic) else value)
-        elif node.type in TEXTS:
+        elif call.args[i].type in TEXTS:
+            is_arrow = is_arrow or arg.is_arrow
             given.append(arg)
         else:
             return None
-    if not is_arrow or None in given:
-        return None
-    return [value.texts if isinstance(value, Nullable) else value for value in given]
+    return [value.texts if isinstance(value, Nullable) else value for value in given] if is_arrow else None

@@ -603,18 +603,22 @@ class ProgramScope:
     def __init__(
         self,
         literals: LiteralValues,
-        literal_rows: npt.NDArray[np.integer[Any]],
+        literal_rows: npt.NDArray[np.integer[Any]] | int,
         attribute: Callable[[int], Nullable],
         zone: Zone,
+        length: int = -1,
     ) -> None:
-        """`literal_rows` has one row per value; if all are the same row, literals are constants (see `nullable`)."""
+        """`literal_rows` has one row per value, or is the row of all of so many; of one row, literals are constants (see `nullable`)."""
         self.zone = zone
-        self.length = int(literal_rows.size)
-        self._one_row = int(literal_rows[0]) if _is_repeated(literal_rows) else -1
         self.calls: dict[Call, Nullable] = {}
         self._literals = literals
-        self._rows = literal_rows
         self._attribute = attribute
+        if isinstance(literal_rows, int):
+            self.length, self._one_row = length, literal_rows
+            return
+        self.length = int(literal_rows.size)
+        self._one_row = int(literal_rows[0]) if _is_repeated(literal_rows) else -1
+        self._rows = literal_rows
 
     def attribute(self, attr: Attr) -> Nullable:
         return self._attribute(attr.index)
