@@ -6,7 +6,7 @@ The rows of a clause stand in the order of their attributes, those of one constr
 `index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
 10,000 costs 28 steps. An event's list of codes, which is sorted, is bisected, too.
 
-Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so they are compared four at a time, without a branch in between.
+Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so up to four rows are compared without a branch, and up to six four at a time.
 
 Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
 """
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.jit import Scalar, inlined, jit
+from wherecast.kernels.jit import ONE, Scalar, inlined, jit
 
 #: Up to so many rows are compared one after the other, and so many of them without a branch in between.
 FEW_ROWS, AT_ONCE = 6, 4
@@ -46,7 +46,7 @@ class Points(NamedTuple):
 @inlined
 def row_place(number: npt.NDArray[Any], row: Scalar) -> Scalar:
     """Where a row is kept."""
-    return np.int64(number[row]) if number.size > 0 else np.int64(row)
+    return np.int64(number[np.uint64(row)]) if number.size > 0 else np.int64(row)
 
 
 @inlined
@@ -123,10 +123,9 @@ def long_box_holds(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, h
 
 
 @inlined
-def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
-    """Whether an event satisfies a clause."""
-    row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
+def several_rows_hold(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+                      list_codes: Ints, event: Scalar, row: Scalar, end: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies the rows row:end, some at a time if they are few and the event has no lists there."""
     if end - row > FEW_ROWS:
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     holds: Scalar = True
@@ -146,6 +145,37 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
             return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
         if not holds:
             return False
+    return holds
+
+
+@inlined
+def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies a clause.
+
+    Places are unsigned, so that nothing asks whether they count from the end; and up to AT_ONCE rows take no branch at all.
+    """
+    row, end = np.uint64(ptr[np.uint64(clause)]), np.uint64(ptr[np.uint64(clause) + ONE])
+    if end - row > np.uint64(AT_ONCE):
+        rows = np.int64(row), np.int64(end)
+        return several_rows_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, *rows)
+    own = codes[event]
+    holds: Scalar = True
+    held: Scalar = False
+    some: Scalar = np.int32(0)
+    for i in range(AT_ONCE if end > row else 0):
+        at = row + np.uint64(i)
+        place = np.uint64(row_place(number, min(at, end - ONE)))
+        a = np.int64(attr[place])
+        goes_on = a < 0
+        code = own[np.uint64(a ^ (a >> 63))]
+        some |= code
+        held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
+        holds &= held | goes_on | (at >= end)
+        held &= goes_on
+    if some < 0:
+        rows = np.int64(row), np.int64(end)
+        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, *rows)
     return holds
 
 

@@ -60,7 +60,7 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import count_subscriptions
 from wherecast.kernels.few import FewRoom, match_few
-from wherecast.kernels.guards import SHIFT_BITS
+from wherecast.kernels.guards import LEAST_OWN, SHIFT_BITS
 from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.present import MANY_COLUMNS, PADDING
 from wherecast.kernels.rows import Points, Rows
@@ -357,7 +357,7 @@ class AdaptiveMatcher(Matcher):
         kept = (
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
-        own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
+        own, met = np.zeros(max(codes.shape[1], LEAST_OWN), np.int32), np.empty(self._n_marks, np.uint64)
         return plain(Scratch(stack, places, found, *kept, own, met, *_numbers(codes.shape[1])))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
