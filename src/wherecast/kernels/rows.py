@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.jit import ONE, Scalar, inlined, jit
+from wherecast.kernels.jit import ONE, Scalar, hot_helper, inlined, jit
 
 #: Up to so many rows are compared one after the other, and so many of them without a branch in between.
 FEW_ROWS, AT_ONCE = 6, 4
@@ -177,6 +177,27 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
         rows = np.int64(row), np.int64(end)
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, *rows)
     return holds
+
+
+@hot_helper
+def fewest_values(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints) -> Scalar:
+    """In how many attributes an event needs a value to satisfy any of the clauses; where that is 0 or 1, not all are looked at."""
+    fewest: Scalar = np.int64(1) << 32
+    for clause in range(ptr.size - 1):
+        count: Scalar = np.int64(0)
+        counted: Scalar = np.int64(-1)
+        goes_on: Scalar = False
+        for row in range(ptr[clause], ptr[clause + 1]):
+            place = row_place(number, row)
+            a = row_attribute(attr, place)
+            if not goes_on and lo[place] > 0 and a != counted:
+                count += 1
+                counted = a
+            goes_on = attr[place] < 0
+        fewest = min(fewest, count)
+        if fewest <= 1:
+            break
+    return fewest
 
 
 @jit

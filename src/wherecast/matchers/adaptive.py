@@ -225,6 +225,7 @@ class AdaptiveMatcher(Matcher):
             (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
             *(_present_columns(columns) if self._tree.starts.size else (_NO_COLUMNS, _NO_COLUMNS)),
             int(_needs_value(self._tree, columns)),
+            np.full(1, -1, np.int64),
             self._plain,
             self._rows,
         )
@@ -240,7 +241,7 @@ class AdaptiveMatcher(Matcher):
         room = FewRoom(
             np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
             np.zeros(n + 1, np.int64), np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8),
-            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns),
+            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns), np.empty(n_columns + 1, np.uint64),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
