@@ -162,10 +162,12 @@ def match_few(
             admit(own, jobs, min(fewest[0], jobs.shape[0] + 1), n, counts, asked)
         code_columns(own, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
                      list_codes)  # fmt: skip
-        left = 0
-        for event in range(n):
-            if asked.size > 0 and not asked[event]:
-                continue
+        left, n_wanted = 0, 0
+        for row in range(n):
+            rows[n_wanted] = row
+            n_wanted += asked.size == 0 or asked[row]
+        for i in range(n_wanted):
+            event = np.int64(rows[i])
             some: Scalar = False
             n_there: Scalar = codes.shape[1]
             if places.size > 0:

@@ -79,8 +79,8 @@ CANDIDATES, MATCHES = 2, 4
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
 
-#: Events that go from stored values to clauses at a time: so many, or with so many codes if they have many columns. These stay in the cache.
-MOST_FEW, FEW_CODES = 512, 1 << 15
+#: Events that go from stored values to clauses at a time, and codes that they may have in all: of events with few columns more go together. These stay in the cache.
+MOST_FEW, FEW_CODES = (512, 2_048), (1 << 15, 1 << 13)
 
 #: Codes in lists of one event that get room before the first event.
 _LIST_CODES = 64
@@ -236,7 +236,7 @@ class AdaptiveMatcher(Matcher):
     def _few_room(self, n_attributes: int, n_columns: int) -> tuple[Scratch, FewRoom]:
         """Memory for the events that are matched at a time."""
         widths = n_columns, self._projection.attribute.size
-        n = min(max(FEW_CODES // max(*widths, 1), BLOCK), MOST_FEW)
+        n = max(BLOCK, *(min(codes // max(*widths, 1), most) for codes, most in zip(FEW_CODES, MOST_FEW, strict=True)))
         codes, projected = (np.empty((n, k), np.int32) for k in widths)
         room = FewRoom(
             np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
