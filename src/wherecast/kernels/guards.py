@@ -254,7 +254,10 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 @jit
 def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
                path_shift: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
-    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
+    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none.
+
+    Of several intervals the guard is the hull, which never decides: a <> refuses events without a value.
+    """
     best: Scalar = np.int64(-1)
     rarest, unsettled = np.float32(1.0), 0
     for entry in range(ptr[clause], ptr[clause + 1]):
@@ -263,7 +266,9 @@ def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints,
             continue
         unsettled += 1
         passes = guard_chance(k, column, list_at, filed, chance, path_shift)
-        if passes < rarest or (best < 0 and list_at[k] < 0):
+        if list_at[k] >= 0 and lo[k] == 1 and path_shift[column[k]] < 0:
+            passes = chance[k]  # a <>: the hull is all values, and holds about as often
+        if passes < rarest or best < 0:
             best, rarest = k, passes
     if best < 0:
         return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
@@ -273,4 +278,4 @@ def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints,
         return c | (_HALF | fine >> 7) << FIRST_AT | (fine & 127) << LAST_AT
     first = bucket_of(np.int64(lo[best]), c, near, bucket_ptr, buckets) & 255
     last = bucket_of(np.int64(hi[best]), c, near, bucket_ptr, buckets) & 255
-    return c | np.int64(unsettled == 1) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+    return c | np.int64((unsettled == 1) & (list_at[best] < 0)) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
