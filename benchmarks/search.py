@@ -161,7 +161,7 @@ def measure(shape: Shape) -> dict[str, object]:
             begin = time.thread_time()
             run()
             times[name].append((time.thread_time() - begin) / EVENTS * 1e6)
-    medians = {name: round(statistics.median(taken), 2) for name, taken in times.items()}
+    medians = {name: round(statistics.median(taken), 4) for name, taken in times.items()}
     medians["scan"] = round(time_scan(engine, events), 2)
     best = min(us for name, us in medians.items() if name != "engine")
     plan = engine.stats()["segments"][0]

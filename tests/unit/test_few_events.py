@@ -163,3 +163,46 @@ def test_many_optional_attributes_find_the_same() -> None:
     assert sum(map(len, expected)) > 300
     for size in (1, 100, 700):
         assert found(engine, events[:100] if size == 1 else events, size) == expected[: 100 if size == 1 else 700]
+
+
+FEW_VALUES = {
+    2: ["a{a} = {v} AND a{b} > {w}", "a{a} <> {v} AND a{b} = {w}", "a{a} = {v} AND a{b} < {w} AND a{c} IS NULL"],
+    3: ["a{a} < {v} AND a{b} > {w} AND a{c} <> {v}", "a{a} = {v} AND a{b} >= {w} AND a{c} IS NOT NULL"],
+    1: ["a{a} = {v} AND a{b} > {w}", "a{a} = {v}"],
+    0: ["a{a} = {v} AND a{b} > {w}", "a{a} IS NULL AND a{b} IS NULL"],
+}
+
+
+@pytest.mark.parametrize("fewest", sorted(FEW_VALUES))
+def test_events_with_fewer_values_than_any_filter_needs(fewest: int) -> None:
+    """They are left out by bits that say which events have a value; a slice may begin in the middle of a byte."""
+    rng, names = np.random.default_rng(fewest), ["a0", "a1", "a2", "a3"]
+    filters = []
+    for n in range(600):
+        (a, b, c), (v, w) = rng.choice(4, 3, replace=False).tolist(), rng.integers(0, 9, 2).tolist()
+        filters.append((n, FEW_VALUES[fewest][n % len(FEW_VALUES[fewest])].format(a=a, b=b, c=c, v=v, w=w)))
+    is_null = rng.random((700, 4)) > 0.25
+    is_null[:, 3] &= rng.random(700) < 0.5
+    events = pa.RecordBatch.from_arrays(
+        [pa.array(rng.integers(0, 9, 700), mask=is_null[:, i]) for i in range(4)], names=names
+    )
+    engine, scan = (Engine(dict.fromkeys(names, "long"), matcher=matcher) for matcher in ("adaptive", "scan"))
+    for each in (engine, scan):
+        each.subscribe_many(filters)
+        each.plan(events)
+    expected = found(scan, events, 700)
+    assert any(expected)
+    for begin, size in ((0, 700), (0, 64), (5, 100), (67, 633)):
+        assert found(engine, events[begin:], size) == expected[begin:]
+
+
+@pytest.mark.parametrize("most", [3, 40])
+def test_a_filter_with_several_clauses_is_found_once(most: int) -> None:
+    """Whether an event meets a few clauses of a filter or many."""
+    filters = [" OR ".join(f"(price < {10 + n + i} AND volume > {i})" for i in range(most)) for n in range(30)]
+    engine, scan = make(filters), make(filters, "scan")
+    events = draw_events(400)
+    expected = found(scan, events, 400)
+    assert sum(map(len, expected)) > 100
+    for size in (1, 400):
+        assert found(engine, events, size) == expected

@@ -52,6 +52,8 @@ class SegmentMatches(NamedTuple):
     def list_ids(self, version: int) -> npt.NDArray[np.int64]:
         """The ids of those subscriptions, which must be numbers, event by event. As one event, because nothing asks where each ends."""
         n, fan_out = self.filter_ids.size, self.segment.fan_out
+        if n == 0:
+            return np.empty(0, np.int64)
         found = np.array([0, n]), *self._found(version)[1:]
         if n <= _FEW_FILTERS:
             out = np.empty(_ROOM + 4 * n, np.int64)

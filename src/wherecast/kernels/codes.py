@@ -231,6 +231,8 @@ def bits_key(bits: np.int64, are_doubles: Scalar) -> Any:
 @inlined
 def valid_word(valid: Bytes, first: Scalar, end: Scalar) -> Scalar:
     """The bits first:end of a bitmap, at most 64, as a word."""
+    if end - first == 64 and first & 7 == 0:
+        return eight_bytes(valid, first >> 3)
     word = ZERO
     for at in range(first >> 3, (end + 7) >> 3):
         place = 8 * at - first

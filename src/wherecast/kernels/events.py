@@ -126,6 +126,27 @@ def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, stamps: Ints) -> Scalar:
     return write
 
 
+@jit
+def drop_near_repeats(ids: Ints, ptr: Longs, owner: Ints, most: int) -> Scalar:
+    """`drop_repeats` where no event has more than `most` ids: each is compared with those before it, and there are no stamps. -1: some event has more."""
+    for event in range(ptr.size - 1):
+        if ptr[event + 1] - ptr[event] > most:
+            return -1
+    read, write = 0, 0
+    for event in range(ptr.size - 1):
+        begin = write
+        for at in range(read, ptr[event + 1]):
+            kept = owner[ids[at]] if owner.size > 0 else ids[at]
+            fresh = True
+            for other in range(begin, write):
+                fresh &= ids[other] != kept
+            ids[write] = kept
+            write += fresh
+        read = ptr[event + 1]
+        ptr[event + 1] = write
+    return write
+
+
 #: Filters whose values are asked for ahead.
 AHEAD = 16
 

@@ -7,6 +7,9 @@ time: arrays that are made and described for each step, and a cache and a branch
 one step writes has left the cache when the next one reads it. So one call does all steps for some hundred events, in memory that the caller keeps for the next batch,
 and then for the next events. Left out before the tree is asked, which looks ahead 16 events at a time, are events that the gate stops, and those
 without any code that the root looks up: most events of a set with few optional attributes.
+
+Where every clause needs two values or more, most of these events can be left out before anything is looked up: those with fewer values. Bits say which events
+have a value, so 64 events are counted at the same time.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.arrow import OFFSET
-from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend
+from wherecast.kernels.codes import valid_word
+from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend, first_bits
 from wherecast.kernels.events import has_code, renumber, renumber_event
-from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.jit import ONE, ZERO, Scalar, array_at, hot, inlined, popcount
 from wherecast.kernels.present import list_present
-from wherecast.kernels.rows import Points, Rows
+from wherecast.kernels.rows import Points, Rows, fewest_values
 from wherecast.kernels.stored_columns import code_columns
 
 
@@ -41,6 +45,7 @@ class FewRoom(NamedTuple):
     list_codes: Ints  # empty
     numbers: Ints  # (columns of the codebook + PADDING,) 0, 1, 2, ...
     there: Ints  # (columns of the codebook + PADDING,)
+    counts: Words  # (columns of the codebook + 1,)
 
 
 @inlined
@@ -64,6 +69,56 @@ def project_present(codes: Ints, event: Scalar, columns: tuple[Ints, Ints, Longs
     return some != 0
 
 
+@inlined
+def write_ends(ptr: Longs, rows: Ints, ends: Longs) -> None:
+    """Write where the matches of each event end, behind ptr[0]; those of event rows[i] are the matches ends[i]:ends[i + 1], the others have none."""
+    ptr[1:] = 0
+    for i in range(rows.size):
+        ptr[rows[i] + 1] = ends[i + 1] - ends[i]
+    for event in range(1, ptr.size):
+        ptr[event] += ptr[event - 1]
+
+
+@inlined
+def have_values(own: Longs, job: Longs, first: Scalar, end: Scalar) -> Scalar:
+    """Which of the events first:end, at most 64, have a value for a job, as bits."""
+    row = own[job[0]]
+    if row[2] == 0:
+        return first_bits(end - first) if row[0] != 0 else ZERO
+    valid = array_at(row[2], (row[OFFSET] + end + 7) >> 3, np.uint8)
+    return valid_word(valid, row[OFFSET] + first, row[OFFSET] + end)
+
+
+@inlined
+def are_few(own: Longs, jobs: Longs, n: Scalar, most: Scalar) -> Scalar:
+    """Whether events have at most `most` values on average, by the first 64 of n."""
+    count: Scalar = np.int64(0)
+    n = min(n, 64)
+    for job in range(jobs.shape[0]):
+        count += popcount(have_values(own, jobs[job], 0, n))
+    return count <= n * most
+
+
+@inlined
+def admit(own: Longs, jobs: Longs, fewest: Scalar, n: Scalar, counts: Words, wanted: Bools) -> None:
+    """Say which of n events have at least `fewest` values, which is at least 1.
+
+    64 events are counted at the same time: bit e of counts[i] says whether event e has more than i values.
+    """
+    for first in range(0, n, 64):
+        end = min(first + 64, n)
+        counts[:fewest] = ZERO
+        for job in range(jobs.shape[0]):
+            there = have_values(own, jobs[job], first, end)
+            for i in range(fewest):
+                more = counts[i] & there
+                counts[i] |= there
+                there = more
+        word = counts[fewest - 1]
+        for i in range(end - first):
+            wanted[first + i] = (word >> np.uint64(i)) & ONE != ZERO
+
+
 @hot
 def match_few(
     values: Longs,
@@ -73,6 +128,7 @@ def match_few(
     places: Ints,
     nulls: Ints,
     needs_value: int,
+    fewest: Longs,
     tree: LookupTree,
     boxes: Rows,
     scratch: Scratch,
@@ -85,9 +141,10 @@ def match_few(
 
     `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted. `places` and `nulls` are those of
     `project_present`, empty where there are few columns. `needs_value` says that an event without any code but 0, which is NULL, meets no clause.
+    fewest[0] is the number of values that an event needs to satisfy any clause, -1 until events with few values come: then it is found and written.
     """
     attribute, width, table_ptr, table = columns
-    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes, numbers, there = room
+    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes, numbers, there, counts = room
     begin, n_events = ptr[first], ptr.size - 1
     while first < n_events:
         n: Scalar = min(codes.shape[0], n_events - first)
@@ -98,12 +155,19 @@ def match_few(
         codes[:n] = 0
         done[:] = 0
         asked = wanted[: n if is_open.size > 0 else 0]
+        if is_open.size == 0 and fewest[0] < 0 and are_few(own, jobs, n, jobs.shape[0] >> 1):
+            fewest[0] = fewest_values(boxes[0], boxes[1], boxes[2], boxes[3])
+        if is_open.size == 0 and fewest[0] > 1 and are_few(own, jobs, n, 2 * fewest[0]):
+            asked = wanted[:n]
+            admit(own, jobs, min(fewest[0], jobs.shape[0] + 1), n, counts, asked)
         code_columns(own, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
                      list_codes)  # fmt: skip
-        left = 0
-        for event in range(n):
-            if asked.size > 0 and not asked[event]:
-                continue
+        left, n_wanted = 0, 0
+        for row in range(n):
+            rows[n_wanted] = row
+            n_wanted += asked.size == 0 or asked[row]
+        for i in range(n_wanted):
+            event = np.int64(rows[i])
             some: Scalar = False
             n_there: Scalar = codes.shape[1]
             if places.size > 0:
@@ -123,10 +187,7 @@ def match_few(
         points = Points(codes[:left], list_ptr, list_codes)
         fit = descend(tree, boxes, batch, points, 0, scratch, out[ptr[first] - begin :], ends)
         n = n if fit == left else np.int64(rows[fit])
-        met = 0
-        for event in range(n):
-            met += met < left and rows[met] == event
-            ptr[first + event + 1] = ptr[first] + ends[met]
+        write_ends(ptr[first : first + n + 1], rows[:fit], ends)
         first += n
         if fit < left:
             break

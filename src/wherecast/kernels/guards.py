@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles, Words
-from wherecast.kernels.jit import GUARD_LANES, ONE, ZERO, Scalar, config, inlined, jit, match_guards
+from wherecast.kernels.jit import GUARD_LANES, ONE, ZERO, Scalar, config, inlined, jit, match_guards, match_guards_32
 
 #: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
@@ -42,6 +42,8 @@ SHIFT_MASK = (1 << SHIFT_BITS) - 1
 #: Words of the marks of a column's fine buckets. They come after the marks of all columns' buckets.
 FINE_WORDS = 256
 _HALF = 128
+#: Places for an event's buckets at least: those of so few columns are in registers where the machine has AVX-512.
+LEAST_OWN = 32
 #: Whether several guards are looked at at a time.
 _AT_ONCE = GUARD_LANES > 0 and not config.DISABLE_JIT
 _B16, _LOW16 = np.uint64(16), np.uint64(0xFFFF)
@@ -117,7 +119,7 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
 def load_codes(codes: Ints, event: Scalar, out: Ints) -> Scalar:
     """The buckets of an event where each code is one, several at a time; False if the event has a list, and then nothing is said."""
     some: Scalar = np.int32(0)
-    for c in range(out.size):
+    for c in range(codes.shape[1]):
         out[c] = codes[event, c] | np.int32(SINGLE)
         some |= codes[event, c]
     return some >= 0
@@ -158,6 +160,12 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
     `own` are the event's buckets, none of which is of a list.
     """
     found, sure = ZERO, ZERO
+    if _AT_ONCE and own.size <= LEAST_OWN:
+        for at in range(first, end, GUARD_LANES):
+            both = match_guards_32(guards, at, end - at, own)
+            found |= (both & _LOW16) << np.uint64(at - first)
+            sure |= (both >> _B16) << np.uint64(at - first)
+        return found, sure
     if _AT_ONCE:
         for at in range(first, end, GUARD_LANES):
             both = match_guards(guards, at, end - at, own)
@@ -246,7 +254,10 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 @jit
 def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
                path_shift: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
-    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
+    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none.
+
+    Of several intervals the guard is the hull, which never decides: a <> refuses events without a value.
+    """
     best: Scalar = np.int64(-1)
     rarest, unsettled = np.float32(1.0), 0
     for entry in range(ptr[clause], ptr[clause + 1]):
@@ -255,7 +266,9 @@ def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints,
             continue
         unsettled += 1
         passes = guard_chance(k, column, list_at, filed, chance, path_shift)
-        if passes < rarest or (best < 0 and list_at[k] < 0):
+        if list_at[k] >= 0 and lo[k] == 1 and path_shift[column[k]] < 0:
+            passes = chance[k]  # a <>: the hull is all values, and holds about as often
+        if passes < rarest or best < 0:
             best, rarest = k, passes
     if best < 0:
         return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
@@ -265,4 +278,4 @@ def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints,
         return c | (_HALF | fine >> 7) << FIRST_AT | (fine & 127) << LAST_AT
     first = bucket_of(np.int64(lo[best]), c, near, bucket_ptr, buckets) & 255
     last = bucket_of(np.int64(hi[best]), c, near, bucket_ptr, buckets) & 255
-    return c | np.int64(unsettled == 1) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+    return c | np.int64((unsettled == 1) & (list_at[best] < 0)) << DECIDES_AT | first << FIRST_AT | last << LAST_AT

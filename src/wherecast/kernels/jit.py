@@ -244,6 +244,8 @@ if config.DISABLE_JIT:
         """Stands in for the vector instructions; `guards.find_guarded` has the meaning."""
         raise NotImplementedError
 
+    match_guards_32 = match_guards
+
     def stay_apart() -> None:
         """Keep the function that calls this out of its callers' code."""
 
@@ -438,7 +440,9 @@ else:
 
         return result(types.int64, types.int64, dtype), generate
 
-    def _load_guards(context: Any, builder: Any, signature: Any, arguments: Any, there: Any) -> tuple[Any, Any]:
+    def _load_guards(
+        context: Any, builder: Any, signature: Any, arguments: Any, there: Any, *, in_registers: bool
+    ) -> tuple[Any, Any]:
         """The guards that are there, 0 for the others, and the event's bucket in the column of each."""
         lanes, number = there.type.count, ir.VectorType(ir.IntType(32), there.type.count)
         align, nothing = ir.Constant(ir.IntType(32), 4), ir.Constant(number, [0] * lanes)
@@ -446,6 +450,10 @@ else:
         guard = _call(builder, f"llvm.masked.load.v{lanes}i32.p0", number, where, align, there, nothing)
         column = builder.and_(guard, ir.Constant(number, [0x7FFF] * lanes))
         data = context.make_array(signature.args[3])(context, builder, arguments[3]).data
+        if in_registers:
+            own = builder.bitcast(data, number.as_pointer())
+            halves = [builder.load(builder.gep(own, [ir.Constant(ir.IntType(64), half)]), align=4) for half in (0, 1)]
+            return guard, _call(builder, "llvm.x86.avx512.vpermi2var.d.512", number, halves[0], column, halves[1])
         if HAS_PERMUTE:  # eight loads take a little less time than the gather of AVX2
             found = ir.Constant(number, ir.Undefined)
             for lane in range(lanes):
@@ -468,34 +476,40 @@ else:
             first, first, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
         )
 
-    @intrinsic
-    def match_guards(typing_context: Any, guards: Any, at: Any, count: Any, own: Any) -> Any:
-        """Which of guards[at:at + count], up to GUARD_LANES, let an event pass whose buckets are `own`, and, 16 bits on, which of them decide."""
+    def _match_guards(*, in_registers: bool) -> Any:
+        def match_guards(typing_context: Any, guards: Any, at: Any, count: Any, own: Any) -> Any:
+            """Which of guards[at:at + count], up to GUARD_LANES, let an event pass whose buckets are `own`, and, 16 bits on, which of them decide."""
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            lanes, long = GUARD_LANES, ir.IntType(64)
-            number = ir.VectorType(ir.IntType(32), lanes)
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                lanes, long = GUARD_LANES, ir.IntType(64)
+                number = ir.VectorType(ir.IntType(32), lanes)
 
-            def all_of(value: int) -> Any:
-                return ir.Constant(number, [value] * lanes)
+                def all_of(value: int) -> Any:
+                    return ir.Constant(number, [value] * lanes)
 
-            left = _spread(builder, builder.trunc(arguments[2], ir.IntType(32)), number)
-            there = builder.icmp_signed("<", ir.Constant(number, list(range(lanes))), left)
-            guard, bucket = _load_guards(context, builder, signature, arguments, there)
-            place = builder.and_(bucket, all_of(255))
-            low = builder.and_(builder.lshr(guard, all_of(16)), all_of(255))
-            high = builder.lshr(guard, all_of(24))
-            compare = builder.icmp_signed
-            inside = builder.and_(compare(">=", place, low), compare("<=", place, high))
-            between = builder.and_(compare(">", place, low), compare("<", place, high))
-            certain = builder.or_(between, compare("!=", builder.and_(bucket, all_of(256)), all_of(0)))
-            decides = compare("!=", builder.and_(guard, all_of(1 << 15)), all_of(0))
-            found = builder.and_(inside, there)
-            sure = builder.and_(builder.and_(found, certain), decides)
-            bits = [builder.zext(builder.bitcast(each, ir.IntType(lanes)), long) for each in (found, sure)]
-            return builder.or_(bits[0], builder.shl(bits[1], long(16)))
+                left = _spread(builder, builder.trunc(arguments[2], ir.IntType(32)), number)
+                there = builder.icmp_signed("<", ir.Constant(number, list(range(lanes))), left)
+                guard, bucket = _load_guards(context, builder, signature, arguments, there, in_registers=in_registers)
+                place = builder.and_(bucket, all_of(255))
+                low = builder.and_(builder.lshr(guard, all_of(16)), all_of(255))
+                high = builder.lshr(guard, all_of(24))
+                compare = builder.icmp_signed
+                inside = builder.and_(compare(">=", place, low), compare("<=", place, high))
+                between = builder.and_(compare(">", place, low), compare("<", place, high))
+                certain = builder.or_(between, compare("!=", builder.and_(bucket, all_of(256)), all_of(0)))
+                decides = compare("!=", builder.and_(guard, all_of(1 << 15)), all_of(0))
+                found = builder.and_(inside, there)
+                sure = builder.and_(builder.and_(found, certain), decides)
+                bits = [builder.zext(builder.bitcast(each, ir.IntType(lanes)), long) for each in (found, sure)]
+                return builder.or_(bits[0], builder.shl(bits[1], long(16)))
 
-        return types.uint64(guards, types.int64, types.int64, own), generate
+            return types.uint64(guards, types.int64, types.int64, own), generate
+
+        return intrinsic(match_guards)
+
+    match_guards = _match_guards(in_registers=False)
+    # The same for at most 32 columns: their buckets are in two registers, and nothing is gathered from memory.
+    match_guards_32 = _match_guards(in_registers=HAS_COMPRESS)
 
     @intrinsic
     def stay_apart(typing_context: Any) -> Any:

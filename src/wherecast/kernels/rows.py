@@ -6,7 +6,7 @@ The rows of a clause stand in the order of their attributes, those of one constr
 `index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
 10,000 costs 28 steps. An event's list of codes, which is sorted, is bisected, too.
 
-Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so they are compared four at a time, without a branch in between.
+Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so up to four rows are compared without a branch, and up to six four at a time.
 
 Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
 """
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.jit import Scalar, inlined, jit
+from wherecast.kernels.jit import ONE, Scalar, hot_helper, inlined, jit
 
 #: Up to so many rows are compared one after the other, and so many of them without a branch in between.
 FEW_ROWS, AT_ONCE = 6, 4
@@ -123,9 +123,9 @@ def long_box_holds(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, h
 
 
 @inlined
-def several_hold(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints,
-                 event: Scalar, row: Scalar, end: Scalar) -> Scalar:  # fmt: skip
-    """Whether an event satisfies the rows row:end: a few at a time if they are few, whatever constraints they make."""
+def several_rows_hold(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+                      list_codes: Ints, event: Scalar, row: Scalar, end: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies the rows row:end, some at a time if they are few and the event has no lists there."""
     if end - row > FEW_ROWS:
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     holds: Scalar = True
@@ -150,23 +150,51 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
               list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
     """Whether an event satisfies a clause.
 
-    Most clauses have a few constraints of one row, on attributes with one code. These are compared here. The last one is compared again
-    in place of those that are missing.
+    Places are unsigned, so that nothing asks whether they count from the end; and up to AT_ONCE rows take no branch at all.
     """
-    row, end = np.int64(ptr[np.uint64(clause)]), np.int64(ptr[np.uint64(clause + 1)])
-    if row == end or end - row > AT_ONCE:
-        return several_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+    row, end = np.uint64(ptr[np.uint64(clause)]), np.uint64(ptr[np.uint64(clause) + ONE])
+    if end - row > np.uint64(AT_ONCE):
+        rows = np.int64(row), np.int64(end)
+        return several_rows_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, *rows)
+    own = codes[event]
     holds: Scalar = True
-    some: Scalar = np.int64(0)
-    for i in range(AT_ONCE):
-        place = np.uint64(row_place(number, min(row + i, end - 1)))
+    held: Scalar = False
+    some: Scalar = np.int32(0)
+    for i in range(AT_ONCE if end > row else 0):
+        at = row + np.uint64(i)
+        place = np.uint64(row_place(number, min(at, end - ONE)))
         a = np.int64(attr[place])
-        code = codes[np.uint64(event), np.uint64(a ^ (a >> 63))]
-        some |= a | code
-        holds &= (lo[place] <= code) & (code <= row_end(lo, hi, place))
+        goes_on = a < 0
+        code = own[np.uint64(a ^ (a >> 63))]
+        some |= code
+        held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
+        holds &= held | goes_on | (at >= end)
+        held &= goes_on
     if some < 0:
-        return several_hold(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+        rows = np.int64(row), np.int64(end)
+        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, *rows)
     return holds
+
+
+@hot_helper
+def fewest_values(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints) -> Scalar:
+    """In how many attributes an event needs a value to satisfy any of the clauses; where that is 0 or 1, not all are looked at."""
+    fewest: Scalar = np.int64(1) << 32
+    for clause in range(ptr.size - 1):
+        count: Scalar = np.int64(0)
+        counted: Scalar = np.int64(-1)
+        goes_on: Scalar = False
+        for row in range(ptr[clause], ptr[clause + 1]):
+            place = row_place(number, row)
+            a = row_attribute(attr, place)
+            if not goes_on and lo[place] > 0 and a != counted:
+                count += 1
+                counted = a
+            goes_on = attr[place] < 0
+        fewest = min(fewest, count)
+        if fewest <= 1:
+            break
+    return fewest
 
 
 @jit

@@ -44,8 +44,8 @@ def code_columns(
 ) -> Scalar:  # fmt: skip
     """Write the codes of values to codes[event, column]; those that are NULL stay as they are. Returns whether all is done.
 
-    Row a of `values` says where those of attribute a are. Where `is_open` is not empty, it says of each code of the first job's column whether
-    the event is wanted; `wanted` is written, and events that are not have codes in that column only. Sets of several
+    Row a of `values` says where those of attribute a are. Events that are not `wanted` get no codes; all are if it is empty. Where `is_open` is not empty,
+    it says of each code of the first job's column whether the event is wanted; `wanted` is written, and events that are not have codes in that column only. Sets of several
     codes are lists (see `index.boxes.EventCodes`): list r is list_codes[list_ptr[r - first_list]:list_ptr[r - first_list + 1]]. `done` says
     where to go on: the job, the place in its rows, and the next list. If a list does not fit, make room and call again. `rows`
     is room for a number per event, `room` for ROOM_WORDS of them.
@@ -57,7 +57,7 @@ def code_columns(
         own = values[given[0]]
         if given[0] != attr or job == 1:
             attr = given[0]
-            n_rows = _list_rows(own, wanted if job > 0 else wanted[:0], rows)
+            n_rows = _list_rows(own, wanted if job > 0 or is_open.size == 0 else wanted[:0], rows)
         if job + 1 < jobs.shape[0]:
             _fetch(jobs[job + 1])
         if given[2] >= LONGS:
@@ -74,7 +74,7 @@ def code_columns(
                 given_up[job], n_lists = True, before
             elif place < n_rows:
                 break
-        if job == 0:
+        if job == 0 and is_open.size > 0:
             _admit(codes, given[1], is_open, wanted)
         job, place = job + 1, 0
     done[0], done[1], done[2] = job, place, n_lists

@@ -62,7 +62,7 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import count_single, count_subscriptions
 from wherecast.kernels.few import FewRoom, match_few
-from wherecast.kernels.guards import SHIFT_BITS
+from wherecast.kernels.guards import LEAST_OWN, SHIFT_BITS
 from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.present import MANY_COLUMNS, PADDING
 from wherecast.kernels.rows import Points, Rows
@@ -81,8 +81,8 @@ LEAVES, CANDIDATES, MATCHES = 1, 2, 4
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
 
-#: Events that go from stored values to clauses at a time: so many, or with so many codes if they have many columns. These stay in the cache.
-MOST_FEW, FEW_CODES = 512, 1 << 15
+#: Events that go from stored values to clauses at a time, and codes that they may have in all: of events with few columns more go together. These stay in the cache.
+MOST_FEW, FEW_CODES = (512, 2_048), (1 << 15, 1 << 13)
 
 #: Visits of a piece of a batch that is matched leaf by leaf, and visits for each leaf; smaller indexes than this are in the cache anyway.
 PIECE_VISITS, PIECE_EVENTS, LEAF_VISITS, FAR_BYTES = 1 << 19, 1 << 14, 16, 1 << 21
@@ -231,6 +231,7 @@ class AdaptiveMatcher(Matcher):
             (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
             *(_present_columns(columns) if self._tree.starts.size else (_NO_COLUMNS, _NO_COLUMNS)),
             int(_needs_value(self._tree, columns)),
+            np.full(1, -1, np.int64),
             self._plain,
             self._rows,
         )
@@ -241,12 +242,12 @@ class AdaptiveMatcher(Matcher):
     def _few_room(self, n_attributes: int, n_columns: int) -> tuple[Scratch, FewRoom]:
         """Memory for the events that are matched at a time."""
         widths = n_columns, self._projection.attribute.size
-        n = min(max(FEW_CODES // max(*widths, 1), BLOCK), MOST_FEW)
+        n = max(BLOCK, *(min(codes // max(*widths, 1), most) for codes, most in zip(FEW_CODES, MOST_FEW, strict=True)))
         codes, projected = (np.empty((n, k), np.int32) for k in widths)
         room = FewRoom(
             np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
             np.zeros(n + 1, np.int64), np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8),
-            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns),
+            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns), np.empty(n_columns + 1, np.uint64),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
@@ -363,7 +364,7 @@ class AdaptiveMatcher(Matcher):
         kept = (
             np.empty(largest + WAITING + UNASKED, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
-        own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
+        own, met = np.zeros(max(codes.shape[1], LEAST_OWN), np.int32), np.empty(self._n_marks, np.uint64)
         return plain(Scratch(stack, places, found, *kept, own, met, *_numbers(codes.shape[1])))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:

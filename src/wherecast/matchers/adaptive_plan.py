@@ -268,11 +268,11 @@ class TreeBuilder:
         for n, (a, b) in enumerate(pairwise(bounds)):
             keys, kids = steps[a:b, 2], children[a:b]
             low, span = int(keys[0]), int(keys[-1]) - int(keys[0]) + 1
-            if span <= 4 * (b - a) + 16:
+            capacity = 1 << int(2 * (b - a) - 1).bit_length()
+            if span <= 2 * capacity + 16:  # it takes no more memory than a hash, and less time
                 table, at, size = np.zeros(span, np.int32), keys - low, span
                 table[at] = kids
             else:
-                capacity = 1 << int(2 * (b - a) - 1).bit_length()
                 table, size = np.zeros(2 * capacity, np.int32), -capacity
                 fill_hash(keys, np.arange(1, b - a + 1, dtype=np.int32), table)
                 entries = np.flatnonzero(table[1::2])

@@ -16,13 +16,15 @@ from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, unpack_boxes
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
-from wherecast.kernels.events import drop_repeats
+from wherecast.kernels.events import drop_near_repeats, drop_repeats
 from wherecast.kernels.jit import frozen
 
 #: The state of a matcher, by name.
 Arrays = dict[str, Numbers]
 #: Ids that are sorted in Python.
 _FEW_IDS = 64
+#: Ids of an event that are compared with each other.
+_FEW_PER_EVENT = 16
 _NO_OWNERS = np.zeros(0, np.int32)
 
 
@@ -34,11 +36,17 @@ class Hits(NamedTuple):
 
 
 def each_once(hits: Hits, n_ids: int, owner: Ints = _NO_OWNERS) -> Hits:
-    """Each id, of so many, once per event: with a stamp per id where there are many hits, by sorting where there are few.
+    """Each id, of so many, once per event: with a stamp per id where there are many hits, by sorting or comparing where there are few.
 
-    With `owner`, each owner of an id once: the filters of clauses, say. With stamps the ids keep their order, and `hits` is written over.
+    With `owner`, each owner of an id once: the filters of clauses, say. `hits` may be written over.
     """
     ptr, ids = hits
+    if not ids.size:
+        return hits
+    if ptr.size > 2:
+        size = drop_near_repeats(ids, ptr, frozen(owner), _FEW_PER_EVENT)
+        if size >= 0:
+            return Hits(ptr, ids[:size])
     if ids.size * 16 > n_ids and ptr.size > 2:
         size = drop_repeats(ids, ptr, frozen(owner), np.full(n_ids, -1, np.int32))
         return Hits(ptr, ids[:size])
