@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.test_few_events import SCHEMA, draw_events, found, gated, mixed
+from tests.unit.stored_quotes import SCHEMA, draw_events, found, gated, mixed
 
 from wherecast import Engine
 from wherecast.matchers import adaptive

@@ -6,36 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.examples import is_fast
+from tests.unit.stored_quotes import SCHEMA, draw_events, found, gated, mixed
 
 from wherecast import Engine
 from wherecast.matchers.adaptive import AdaptiveMatcher
-
-SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
-
-
-def draw_events(n: int, seed: int = 3) -> pa.RecordBatch:
-    rng = np.random.default_rng(seed)
-    symbols = [None if rng.random() < 0.1 else f"S{rng.integers(60)}" for _ in range(n)]
-    prices = pa.array(rng.uniform(0, 100, n), mask=rng.random(n) < 0.1)
-    volumes = pa.array(rng.integers(0, 1000, n), mask=rng.random(n) < 0.1)
-    return pa.RecordBatch.from_arrays([pa.array(symbols), prices, volumes], names=list(SCHEMA))
-
-
-def gated(n: int = 2_000) -> list[str]:
-    """Filters that all ask for a symbol, so that the adaptive matcher has a gate."""
-    rng = np.random.default_rng(1)
-    return [f"symbol = 'S{rng.integers(40)}' AND price < {rng.integers(100)}" for _ in range(n)]
-
-
-def mixed(n: int = 2_000) -> list[str]:
-    rng = np.random.default_rng(2)
-    forms = [
-        "volume = {0}",
-        "price BETWEEN {1} AND {1} + 1",
-        "symbol = 'S{1}' AND volume <> {0}",
-        "price IS NULL AND volume = {0}",
-    ]
-    return [forms[rng.integers(4)].format(rng.integers(1000), rng.integers(60)) for _ in range(n)]
 
 
 def make(filters: list[str], matcher: str = "adaptive", texts: bool = False) -> Engine:
@@ -43,15 +17,6 @@ def make(filters: list[str], matcher: str = "adaptive", texts: bool = False) -> 
     engine.subscribe_many([(f"id{n}" if texts else n, text) for n, text in enumerate(filters)])
     engine.plan(draw_events(1_000))
     return engine
-
-
-def found(engine: Engine, events: pa.RecordBatch, size: int) -> list[list[object]]:
-    lists: list[list[object]] = []
-    for at in range(0, len(events), size):
-        matches = engine.match_batch(events.slice(at, size))
-        ids, ends = matches.subscription_ids().tolist(), np.cumsum(matches.counts()).tolist()
-        lists += [sorted(ids[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
-    return lists
 
 
 @pytest.mark.sampled

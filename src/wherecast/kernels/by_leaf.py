@@ -52,7 +52,7 @@ class LeafRoom(NamedTuple):
     leaf_ptr: Longs  # (leaves + 1,) where the visits of a leaf begin among the sorted ones
     spans: Ints  # (visits, 4) matches of a sorted visit in `found`: first and end of those that bits and guards decided, of those that boxes did
     found: Ints  # matches of the piece, leaf by leaf
-    own: Ints  # (events, columns) buckets of each event
+    own: Ints  # (events, columns, but LEAST_OWN at least) buckets of each event
 
 
 @inlined

@@ -423,7 +423,7 @@ class AdaptiveMatcher(Matcher):
         )
         return LeafRoom(
             np.empty(n_visits, np.int32), np.empty(n_events + 1, np.int64), np.empty(n_visits, np.int32), np.empty(n_leaves + 1, np.int64),
-            np.empty((n_visits, 4), np.int32), np.empty(n_found, np.int32), np.empty((n_events, self._projection.attribute.size), np.int32),
+            np.empty((n_visits, 4), np.int32), np.empty(n_found, np.int32), np.empty((n_events, max(self._projection.attribute.size, LEAST_OWN)), np.int32),
         )  # fmt: skip
 
     def _in_pieces(self, n_events: int, match_from: Callable[[int, Longs, Ints], int]) -> tuple[Longs, Ints]:
