@@ -87,3 +87,11 @@ def test_filters_of_one_symbol_stand_together(monkeypatch):
         spans = [np.ptp(matches[1][a:b]) for a, b in zip(matches[0], matches[0][1:], strict=False)]
         distances[least] = float(np.mean(spans))
     assert distances[1] < 100 < 1_000 < distances[1 << 30]
+
+
+def test_filters_that_nothing_satisfies(monkeypatch):
+    """They have no clauses, so there is nothing to put in order."""
+    monkeypatch.setattr("wherecast.engine.segment._FAR_APART", 1)
+    engine = Engine({"n": "integer"})
+    engine.subscribe_many([(0, "n = 0 AND n = 1"), (1, "n > 3 AND n < 2")])
+    assert engine.match_batch([{"n": 1}, {"n": 3}]).to_lists() == [[], []]

@@ -437,7 +437,7 @@ def _met_together(
     What an event looks at, the boxes and the subscriptions of its filters, is then in one place, and not all over the memory.
     """
     met = matcher.order()
-    if met is None:
+    if met is None or not boxes.n_clauses:
         return boxes, matcher, owner
     first = np.full(boxes.n_clauses, met.size)
     np.minimum.at(first, met, np.arange(met.size))
