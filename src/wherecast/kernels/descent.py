@@ -312,7 +312,7 @@ def list_bits(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> 
 @inlined
 def list_few(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """The same where few bits are set; out[n:n + UNASKED_SURE] may be overwritten."""
-    for _ in range(UNASKED_SURE):
+    for _ in range(UNASKED_SURE if word != ZERO else 0):
         out[np.uint64(n)] = slots[np.uint64(base + trailing_zeros(word))]
         n += word != ZERO
         word &= word - ONE
@@ -567,7 +567,7 @@ def search_leaf(leaves: Longs, columns: Longs, maps: Words, slots: Ints, guards:
             held = list_word(certain, slots, first + 64 * i, kept, held)
         else:
             held = list_few(certain, slots, first + 64 * i, kept, held)
-        for _ in range(UNASKED):
+        for _ in range(UNASKED if word != ZERO else 0):
             clause = slots[np.uint64(first + 64 * i + trailing_zeros(word))]
             prefetch(row_ptr, np.int64(clause))
             waiting[np.uint64(count)] = clause

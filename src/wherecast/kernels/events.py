@@ -175,6 +175,12 @@ def count_single(ptr: Ints) -> Scalar:
 
 
 @inlined
+def are_mostly_single(ptr: Ints, single: Scalar) -> Scalar:
+    """Whether so few filters have several subscriptions that among AHEAD filters there is seldom one: else asking costs more than it spares."""
+    return (ptr.size - 1 - single) * 16 * AHEAD < ptr.size
+
+
+@inlined
 def are_single(filter_ids: Ints, first: Scalar, end: Scalar, single: Scalar) -> Scalar:
     """Whether the filters first:end, AHEAD of them, have one subscription each; no, if they are fewer."""
     if end - first < AHEAD:
@@ -183,6 +189,40 @@ def are_single(filter_ids: Ints, first: Scalar, end: Scalar, single: Scalar) -> 
     for i in range(AHEAD):
         last = max(last, filter_ids[np.uint64(first + i)])
     return last < single
+
+
+@inlined
+def count_singles(ptr: Ints, single: Scalar, filter_ids: Ints, first: Scalar, end: Scalar) -> Scalar:
+    """Subscriptions of the filters first:end, of which nearly all have one."""
+    total = np.int64(end - first)
+    while first < end:
+        stop = min(first + AHEAD, end)
+        if not are_single(filter_ids, first, end, single):
+            for i in range(first, stop):
+                slot, last = slots_of(ptr, single, filter_ids[i])
+                total += last - slot - 1
+        first = stop
+    return total
+
+
+@inlined
+def write_singles(ptr: Ints, single: Scalar, filter_ids: Ints, first: Scalar, end: Scalar, values: npt.NDArray[Any],
+                  out: npt.NDArray[Any], at: Scalar) -> Scalar:  # fmt: skip
+    """Write the values of their slots to out[at:]; the new end."""
+    while first < end:
+        stop = min(first + AHEAD, end)
+        if are_single(filter_ids, first, end, single):
+            for i in range(AHEAD):
+                out[np.uint64(at + i)] = values[np.uint64(np.uint32(filter_ids[np.uint64(first + i)]))]
+            at += AHEAD
+        else:
+            for i in range(first, stop):
+                slot, last = slots_of(ptr, single, filter_ids[i])
+                for s in range(slot, last):
+                    out[at] = values[s]
+                    at += 1
+        first = stop
+    return at
 
 
 @hot
@@ -200,25 +240,22 @@ def count_subscriptions(
 
     Values of their slots, if there are any, are brought into the cache: `write_values` comes next.
     """
+    if died.size == 0 and are_mostly_single(ptr, single):
+        for e in range(counts.size):
+            counts[e] += count_singles(ptr, single, filter_ids, event_ptr[e], event_ptr[e + 1])
+        return
     for e in range(counts.size):
         first, end = event_ptr[e], event_ptr[e + 1]
         total = np.int64(0)
         for i in range(first, end if values.size > 0 else first):
             prefetch(values, slots_of(ptr, single, filter_ids[i])[0])
-        while first < end:
-            stop = min(first + AHEAD, end)
-            if died.size == 0 and are_single(filter_ids, first, stop, single):
-                total += AHEAD
-                first = stop
-                continue
-            for i in range(first, stop):
-                slot, last = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
-                if died.size == 0:
-                    total += last - slot
-                else:
-                    for s in range(slot, last):
-                        total += died[s] > version
-            first = stop
+        for i in range(first, end):
+            slot, stop = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
+            if died.size == 0:
+                total += stop - slot
+            else:
+                for s in range(slot, stop):
+                    total += died[s] > version
         counts[e] += total
 
 
@@ -258,32 +295,25 @@ def write_values(
 
     An event's part of `out` ends at `ends`.
     """
+    if died.size == 0 and are_mostly_single(ptr, single):
+        for e in range(cursor.size):
+            cursor[e] = write_singles(ptr, single, filter_ids, event_ptr[e], event_ptr[e + 1], values, out, cursor[e])
+        return
     for e in range(cursor.size):
         at, end = cursor[e], ends[e]
         first = event_ptr[e]
-        while first < event_ptr[e + 1]:
-            stop = min(first + AHEAD, event_ptr[e + 1])
-            if died.size == 0 and are_single(filter_ids, first, stop, single):
-                for i in range(AHEAD):
-                    out[np.uint64(at + i)] = values[np.uint64(np.uint32(filter_ids[np.uint64(first + i)]))]
-                at += AHEAD
-                first = stop
-                continue
-            for i in range(first, stop):
-                if i + AHEAD < filter_ids.size:
-                    prefetch(values, slots_of(ptr, single, filter_ids[i + AHEAD])[0])
-                slot, last = slots_of(ptr, single, filter_ids[i])
-                if died.size == 0 and slot < single:
-                    out[at] = values[slot]
-                    at += 1
-                elif died.size == 0:
-                    at = copy_run(values, slot, last - slot, out, at, end)
-                else:
-                    for s in range(slot, last):
-                        if died[s] > version:
-                            out[at] = values[s]
-                            at += 1
-            first = stop
+        for i in range(first, event_ptr[e + 1]):
+            slot, stop = slots_of(ptr, single, filter_ids[i])
+            if died.size == 0 and slot < single:
+                out[at] = values[slot]
+                at += 1
+            elif died.size == 0:
+                at = copy_run(values, slot, stop - slot, out, at, end)
+            else:
+                for s in range(slot, stop):
+                    if died[s] > version:
+                        out[at] = values[s]
+                        at += 1
         cursor[e] = at
 
 
