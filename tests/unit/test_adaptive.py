@@ -16,7 +16,8 @@ from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, t
 from wherecast.errors import SnapshotError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
-from wherecast.kernels.descent import MAP, NO_NULL, SURE, WORDS
+from wherecast.kernels.descent import NO_NULL
+from wherecast.kernels.leaves import MAP, SURE, WORDS
 from wherecast.matchers.adaptive import AdaptiveMatcher, root_starts
 from wherecast.matchers.adaptive_check import read_tree
 from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts

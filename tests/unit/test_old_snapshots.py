@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wherecast import Engine
-from wherecast.kernels.descent import SIDE_BY_SIDE, SURE
+from wherecast.kernels.leaves import SIDE_BY_SIDE, SURE
 
 #: 1 was saved by the build before columns of literals, 2 by the build before columns of expressions, each with `FILTERS`; 3 by
 #: the build before columns of topics, with `COMPUTED` too.

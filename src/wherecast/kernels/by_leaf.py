@@ -24,19 +24,21 @@ import numpy as np
 
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.descent import (
-    SIZE,
-    UNASKED,
     WAITING,
     LookupTree,
     Projected,
     Scratch,
     fetch_boxes,
-    is_needless,
     push_children,
-    search_leaf,
 )
 from wherecast.kernels.guards import load_buckets
 from wherecast.kernels.jit import Scalar, copy_8, hot, hot_helper, inlined
+from wherecast.kernels.leaves import (
+    SIZE,
+    UNASKED,
+    is_needless,
+    search_leaf,
+)
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: How often the leaves of a tree must be met by a batch, on average.

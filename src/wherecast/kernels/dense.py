@@ -23,23 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.descent import (
-    COLUMN,
-    COLUMN_END,
-    FOLD_AT,
-    MAP,
-    ROW_AT,
-    SIZE,
-    SLOT,
-    WORDS,
-    LookupTree,
-    Projected,
-    Scratch,
-    and_rows,
-    find_bits,
-    list_bits,
-    list_word,
-)
+from wherecast.kernels.descent import LookupTree, Projected, Scratch
 from wherecast.kernels.events import copy_run
 from wherecast.kernels.jit import (
     HAS_COMPRESS,
@@ -56,6 +40,20 @@ from wherecast.kernels.jit import (
     jit,
     popcount,
     trailing_zeros,
+)
+from wherecast.kernels.leaves import (
+    COLUMN,
+    COLUMN_END,
+    FOLD_AT,
+    MAP,
+    ROW_AT,
+    SIZE,
+    SLOT,
+    WORDS,
+    and_rows,
+    find_bits,
+    list_bits,
+    list_word,
 )
 
 

@@ -21,9 +21,15 @@ import numpy as np
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.arrow import OFFSET
 from wherecast.kernels.codes import valid_word
-from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend, first_bits
+from wherecast.kernels.descent import (
+    LookupTree,
+    Projected,
+    Scratch,
+    descend,
+)
 from wherecast.kernels.events import has_code, renumber, renumber_event
 from wherecast.kernels.jit import ONE, ZERO, Scalar, array_at, hot, inlined, popcount
+from wherecast.kernels.leaves import first_bits
 from wherecast.kernels.present import list_present
 from wherecast.kernels.rows import Points, Rows, fewest_values
 from wherecast.kernels.stored_columns import code_columns

@@ -12,7 +12,7 @@ a second row beside each: bit i says that clause i *surely* holds for every code
 clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
 
 A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
-cheaper to check on the survivors, unless nearly all clauses of the leaf survive (`CROWDED_THRIFT`). Where guards (see `descent`) are estimated to cost less, and in a leaf with few
+cheaper to check on the survivors, unless nearly all clauses of the leaf survive (`CROWDED_THRIFT`). Where guards (see `leaves`) are estimated to cost less, and in a leaf with few
 clauses, there are no bitmaps at all.
 
 Constraint `number[entry]` for the entries `ptr[clause]` .. `ptr[clause + 1] - 1` are those of a clause: where clauses repeat constraints, each is described once.
@@ -24,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.descent import (
+from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, pack_guard
+from wherecast.kernels.jit import ONE, Scalar, jit
+from wherecast.kernels.leaves import (
     BITS_AT,
     CHECKED,
     COLUMN,
@@ -40,8 +42,6 @@ from wherecast.kernels.descent import (
     SURE,
     WORDS,
 )
-from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, pack_guard
-from wherecast.kernels.jit import ONE, Scalar, jit
 
 #: Most clauses of a leaf that never has bitmaps.
 ROW_LEAF = 8

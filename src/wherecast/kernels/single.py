@@ -17,7 +17,12 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import sort_codes
 from wherecast.kernels.dense import count_dense, list_dense
-from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend
+from wherecast.kernels.descent import (
+    LookupTree,
+    Projected,
+    Scratch,
+    descend,
+)
 from wherecast.kernels.events import prepare_codes, prepare_lists
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.rows import Points, Rows

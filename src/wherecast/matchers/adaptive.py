@@ -43,16 +43,10 @@ from wherecast.kernels.dense import (
 )
 from wherecast.kernels.descent import (
     BLOCK,
-    CHECKED,
     KEPT,
-    LEAF_WORDS,
     NO_NULL,
-    SIZE,
-    SLOT_PADDING,
     STORED_FIELDS,
-    UNASKED,
     WAITING,
-    WORDS,
     LookupTree,
     Projected,
     Scratch,
@@ -64,6 +58,14 @@ from wherecast.kernels.events import count_single, count_subscriptions
 from wherecast.kernels.few import FewRoom, match_few
 from wherecast.kernels.guards import LEAST_OWN, SHIFT_BITS
 from wherecast.kernels.jit import direct, frozen, plain
+from wherecast.kernels.leaves import (
+    CHECKED,
+    LEAF_WORDS,
+    SIZE,
+    SLOT_PADDING,
+    UNASKED,
+    WORDS,
+)
 from wherecast.kernels.present import MANY_COLUMNS, PADDING
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point

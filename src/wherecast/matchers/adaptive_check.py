@@ -1,4 +1,4 @@
-"""What must be true of a stored adaptive matcher: see `index.bounds` for why, `kernels.descent` for the arrays."""
+"""What must be true of a stored adaptive matcher: see `index.bounds` for why, `kernels.descent` and `kernels.leaves` for the arrays."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ from wherecast.kernels import descent
 from wherecast.kernels.arrays import Ints, Numbers
 from wherecast.kernels.guards import FIRST_AT, LAST_AT, SHIFT_BITS, SHIFT_MASK
 from wherecast.kernels.jit import frozen
+from wherecast.kernels.leaves import (
+    BITS_AT,
+    CHECKED,
+    COLUMN,
+    COLUMN_END,
+    FOLD_AT,
+    LEAF_WORDS,
+    MAP,
+    ROW_AT,
+    SHIFT_AT,
+    SIDE_BY_SIDE,
+    SIZE,
+    SLOT,
+    SURE,
+    WORDS,
+    has_loose_bits,
+)
 from wherecast.matchers.adaptive_conditions import near_places
 from wherecast.matchers.adaptive_plan import weigh_words
 
@@ -117,34 +134,28 @@ def _check_nodes(stored: StoredArrays, tree: descent.LookupTree, n_columns: int,
 def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -> None:
     """That slots, columns and rows of all leaves exist: the columns of leaves follow each other, rows end in `maps`."""
     leaves, slots = tree.leaves, tree.slots.size - 64
-    slot, size, words, place, sure = (
-        leaves[:, field] for field in (descent.SLOT, descent.SIZE, descent.WORDS, descent.MAP, descent.SURE)
-    )
+    slot, size, words, place, sure = (leaves[:, field] for field in (SLOT, SIZE, WORDS, MAP, SURE))
     stored.require(slots >= 0, "tree_slots", "has no padding")
     fits = (slot >= 0) & (size >= 0) & (slot <= slots) & (size <= slots - slot)
-    fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= descent.LEAF_WORDS))
+    fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= LEAF_WORDS))
     guarded = (words == 0) & (sure == 1)
     fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size, tree.maps.size))
-    side_by_side = (words > 0) & (sure == descent.SIDE_BY_SIDE)
+    side_by_side = (words > 0) & (sure == SIDE_BY_SIDE)
     fits &= guarded | side_by_side | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")
-    stored.within(leaves[:, descent.CHECKED] >> 1, 0, width.size + 1, "tree_leaves")
-    ends = np.concatenate(([0], leaves[:, descent.COLUMN_END]))
+    stored.within(leaves[:, CHECKED] >> 1, 0, width.size + 1, "tree_leaves")
+    ends = np.concatenate(([0], leaves[:, COLUMN_END]))
     stored.offsets(ends, tree.columns.size, "tree_leaves")
-    stored.require(np.array_equal(leaves[:, descent.COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")
+    stored.require(np.array_equal(leaves[:, COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")
     stored.require(np.diff(ends).max(initial=0) <= width.size, "tree_leaves", "has a leaf with too many columns")
 
     packed, owner = tree.columns, np.repeat(np.arange(len(leaves)), np.diff(ends))
     column = packed & 0xFFFF
     stored.require((packed >= 0).all(), "tree_columns", "has a negative row")
     stored.within(column, 0, width.size, "tree_columns")
-    buckets = np.minimum(
-        (width[column] - 1) >> (packed >> descent.SHIFT_AT & 31), (1 << (packed >> descent.BITS_AT & 31)) - 1
-    )
-    last = np.maximum(
-        buckets - (packed >> descent.FOLD_AT & 1), packed >> descent.FOLD_AT & 1
-    )  # a folded column has two rows at least
-    rows = np.where(side_by_side, 0, sure)[owner] + (packed >> descent.ROW_AT) + last + 1
+    buckets = np.minimum((width[column] - 1) >> (packed >> SHIFT_AT & 31), (1 << (packed >> BITS_AT & 31)) - 1)
+    last = np.maximum(buckets - (packed >> FOLD_AT & 1), packed >> FOLD_AT & 1)  # a folded column has two rows at least
+    rows = np.where(side_by_side, 0, sure)[owner] + (packed >> ROW_AT) + last + 1
     needed = place[owner] + rows * (words << side_by_side)[owner]
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
@@ -154,21 +165,15 @@ def _check_dense(
 ) -> None:
     """That bitmaps alone decide the dense part, code by code, and that what is counted is what will be written."""
     leaves = tree.leaves[first:end]
-    stored.require(
-        ((leaves[:, descent.WORDS] > 0) & (leaves[:, descent.CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do"
-    )
-    stored.require((leaves[:, descent.SURE] == 0).all(), "tree_leaves", "has sure rows in the dense part")
+    stored.require(((leaves[:, WORDS] > 0) & (leaves[:, CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do")
+    stored.require((leaves[:, SURE] == 0).all(), "tree_leaves", "has sure rows in the dense part")
     if end > first:
-        packed = tree.columns[leaves[0, descent.COLUMN] : leaves[-1, descent.COLUMN_END]]
-        exact = (packed >> descent.SHIFT_AT & 31 == 0) & (
-            1 << (packed >> descent.BITS_AT & 31) >= width[packed & 0xFFFF]
-        )
+        packed = tree.columns[leaves[0, COLUMN] : leaves[-1, COLUMN_END]]
+        exact = (packed >> SHIFT_AT & 31 == 0) & (1 << (packed >> BITS_AT & 31) >= width[packed & 0xFFFF])
         stored.require(exact.all(), "tree_columns", "has buckets of several codes in the dense part")
-    words = int(leaves[:, descent.WORDS].sum())
+    words = int(leaves[:, WORDS].sum())
     kept = stored.column("word_weights", np.int32, size=words)
-    loose = descent.has_loose_bits(
-        frozen(tree.leaves), frozen(tree.columns), frozen(width), frozen(tree.maps), first, end
-    )
+    loose = has_loose_bits(frozen(tree.leaves), frozen(tree.columns), frozen(width), frozen(tree.maps), first, end)
     stored.require(not loose, "tree_maps", "has a bit that stands for no clause")
     if weights is not None:
         stored.require(np.array_equal(kept, weigh_words(tree, first, end, weights)), "word_weights", "is not the sum")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.descent import in_intervals
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.tree import (
     FIRST,
@@ -30,6 +29,19 @@ from wherecast.papers.gryphon.kernels.tree import (
     release_label,
     set_label,
 )
+
+
+@inlined
+def in_intervals(lo: Ints, hi: Ints, first: Scalar, end: Scalar, code: Scalar) -> Scalar:
+    """Whether a code lies in one of the sorted disjoint intervals first:end."""
+    stop = end
+    while first < stop:
+        middle = (first + stop) >> 1
+        if hi[middle] < code:
+            first = middle + 1
+        else:
+            stop = middle
+    return first < end and lo[first] <= code
 
 
 @inlined
