@@ -8,6 +8,7 @@ import pytest
 from tests.unit.stored_quotes import SCHEMA, draw_events, found, gated, mixed
 
 from wherecast import Engine
+from wherecast.errors import SnapshotError
 from wherecast.matchers import adaptive
 
 #: Two attributes of few values: leaves with bitmaps that decide. Ranges that many events meet: leaves with sure rows. Both: boxes that are checked.
@@ -99,4 +100,24 @@ def test_pieces_follow_the_plan(pieces: list[int]) -> None:
     engine.plan([{"symbol": "nobody", "price": -5.0, "volume": -1}] * 300)
     events = draw_events(400)
     assert found(engine, events, 400) == found(make(filters, "scan"), events, 400)
+    assert pieces
+
+
+def test_a_tree_that_leads_to_a_leaf_again_and_again(pieces: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No planner makes one, but a file may have it: an error, and no search without end."""
+    monkeypatch.setattr(adaptive, "PIECE_VISITS", 1)
+    monkeypatch.setattr(adaptive, "LEAF_VISITS", 0)
+    with pytest.raises(SnapshotError, match="more leaves than the index has"):
+        make(FORMS["mixed"]).match_batch(draw_events(300))
+
+
+def test_a_plan_out_of_a_file_may_expect_anything(pieces: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, events = make(FORMS["mixed"]), draw_events(300)
+    expected = found(engine, events, 300)
+    (segment,) = engine._segments.readable().segments
+    monkeypatch.setattr(adaptive, "MOST_EXPECTED", 1 << 16)
+    for visits in (0.0, 1e17):
+        segment.matcher._visits[:] = visits
+        segment.matcher._spare_leaf_rooms.clear()
+        assert found(engine, events, 300) == expected
     assert pieces

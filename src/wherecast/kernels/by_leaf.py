@@ -195,12 +195,15 @@ def match_by_leaf(
 ) -> Scalar:
     """`descend` leaf by leaf, for events without lists: `out` and `ptr` are as there, and so is what it returns.
 
-    If no event is done, `out` or `room.found` is too small.
+    If no event is done, `out` or `room.found` is too small. -1: an event meets more leaves than there is room for.
     """
     begin, end = ptr[start], batch[0].shape[0]
-    first, most = np.int64(start), room[6].shape[0]
+    first: Scalar = np.int64(start)
+    most: Scalar = room[6].shape[0]
     while first < end:
         n_events = list_visits(tree, batch, first, min(most, end - first), scratch, room)
+        if n_events == 0:
+            return np.int64(-1)
         sort_visits(n_events, room)
         fits = search_leaves(tree, rows, batch, points, first, scratch, room)
         if not fits and n_events > 1:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.errors import SnapshotError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
@@ -407,6 +408,8 @@ class AdaptiveMatcher(Matcher):
         def match_from(start: int, ptr: Longs, out: Ints) -> int:
             nonlocal room
             stop: int = match_by_leaf(self._plain, self._rows, batch, points, start, scratch, room, out, ptr)
+            if stop < 0:
+                raise SnapshotError("an event meets more leaves than the index has; the file is damaged, build it anew")
             if stop == start and len(room.found) < len(out):
                 room = self._leaf_room(len(out))
             return stop
@@ -419,10 +422,10 @@ class AdaptiveMatcher(Matcher):
         """Memory for a piece of a batch that goes leaf by leaf, and for so many matches at least."""
         n_leaves = len(self._tree.leaves)
         n_visits = max(PIECE_VISITS, LEAF_VISITS * n_leaves)
-        n_events = min(int(n_visits / max(self._visits.item(LEAVES), 1)), PIECE_EVENTS)
-        n_found = max(
-            n_found, int(1.2 * n_events * self._visits.item(MATCHES)) + self._largest + WAITING + UNASKED + 64
-        )
+        # What a plan expects comes out of a file.
+        n_events = max(min(int(n_visits / max(self._visits.item(LEAVES), 1)), PIECE_EVENTS), 1)
+        expected = min(int(1.2 * n_events * self._visits.item(MATCHES)), MOST_EXPECTED)
+        n_found = max(n_found, expected + self._largest + WAITING + UNASKED + 64)
         return LeafRoom(
             np.empty(n_visits, np.int32), np.empty(n_events + 1, np.int64), np.empty(n_visits, np.int32), np.empty(n_leaves + 1, np.int64),
             np.empty((n_visits, 4), np.int32), np.empty(n_found, np.int32), np.empty((n_events, max(self._projection.attribute.size, LEAST_OWN)), np.int32),
