@@ -87,8 +87,10 @@ MOST_EXPECTED = 1 << 27
 #: Events that go from stored values to clauses at a time, and codes that they may have in all: of events with few columns more go together. These stay in the cache.
 MOST_FEW, FEW_CODES = (512, 2_048), (1 << 15, 1 << 13)
 
-#: Visits of a piece of a batch that is matched leaf by leaf, and visits for each leaf; smaller indexes than this are in the cache anyway.
-PIECE_VISITS, PIECE_EVENTS, LEAF_VISITS, FAR_BYTES = 1 << 19, 1 << 14, 16, 1 << 21
+#: Of a piece of a batch that is matched leaf by leaf: visits at least and at most (24 bytes each), events at most, and visits for each leaf between these.
+PIECE_VISITS, MOST_VISITS, PIECE_EVENTS, LEAF_VISITS = 1 << 19, 1 << 22, 1 << 14, 16
+#: Smaller indexes than this are in the cache anyway.
+FAR_BYTES = 1 << 21
 
 #: Codes in lists of one event that get room before the first event.
 _LIST_CODES = 64
@@ -392,11 +394,12 @@ class AdaptiveMatcher(Matcher):
 
     @cached_property
     def _visits_by_leaf(self) -> float:
-        """The visits of a batch from which on it goes leaf by leaf. Never, where events count as lists or go by the columns in which they have values."""
+        """The visits of a batch from which on it goes leaf by leaf. Never, where events count as lists or go by the columns in which they have values, and where that takes too much memory."""
         tree = self._tree
         is_far = sum(array.nbytes for array in (*tree, *self._rows)) >= FAR_BYTES
         serves = self._grown and is_far and not tree.starts.size and not (tree.near >> SHIFT_BITS).any()
-        return REVISITS * len(tree.leaves) if serves else float("inf")
+        least = REVISITS * len(tree.leaves)
+        return least if serves and least <= MOST_VISITS else float("inf")
 
     def _match_by_leaf(self, batch: Projected, points: Points, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part for events without lists."""
@@ -421,7 +424,7 @@ class AdaptiveMatcher(Matcher):
     def _leaf_room(self, n_found: int) -> LeafRoom:
         """Memory for a piece of a batch that goes leaf by leaf, and for so many matches at least."""
         n_leaves = len(self._tree.leaves)
-        n_visits = max(PIECE_VISITS, LEAF_VISITS * n_leaves)
+        n_visits = min(max(PIECE_VISITS, LEAF_VISITS * n_leaves), MOST_VISITS)
         # What a plan expects comes out of a file.
         n_events = max(min(int(n_visits / max(self._visits.item(LEAVES), 1)), PIECE_EVENTS), 1)
         expected = min(int(1.2 * n_events * self._visits.item(MATCHES)), MOST_EXPECTED)
