@@ -7,7 +7,8 @@ query. DuckDB is used as its guides recommend: the subscriptions are a table of 
 from Arrow and results fetched as Arrow, without copies; statistics are there because the table was made by one statement. Two formulations are
 measured, one row per subscription, and one row per distinct filter joined with the subscribers of each; the faster one counts.
 Contestants take turns of five calls, so that each finds its own data in the cache, as in a stream of batches. CPU and wall-clock time are medians of
-all calls; `first` has those of the first call of each turn alone, which finds there what the others have left. With `--snapshot`, the engine is kept in that folder for the next run.
+all calls. `ratio_first` and `cpu_us_per_event_first` are of the first call of each turn alone, which finds in the cache what the others have left.
+With `--snapshot`, the engine is kept in that folder for the next run.
 """
 
 from __future__ import annotations

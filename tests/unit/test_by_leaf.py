@@ -11,7 +11,7 @@ from wherecast import Engine
 from wherecast.errors import SnapshotError
 from wherecast.matchers import adaptive
 
-#: Two attributes of few values: leaves with bitmaps that decide. Ranges that many events meet: leaves with sure rows. Both: boxes that are checked.
+#: Leaves with guards, with bitmaps and with sure rows; boxes of a few rows and of many.
 FORMS = {
     "gated": gated(),
     "mixed": mixed(),

@@ -3,8 +3,7 @@
 Theory of operation
 -------------------
 Event by event, each leaf that an event meets is somewhere else in memory: its rows of bits, its slots, the boxes to be checked. On `range` an event
-meets 66 leaves and 190 boxes of an index of 66 MB, and two thirds of the time is waiting for them. But a batch of 5,000 events meets each
-of the 6,700 leaves 50 times. So the order is turned round:
+meets 66 leaves and 190 boxes of an index of 66 MB. But a batch of 5,000 events meets each of the 6,700 leaves 50 times. So events are searched leaf by leaf:
 
 1. Walk down the tree with each event and note the leaves that it meets: its *visits*. Only nodes are looked at, and these are in the cache.
 2. Sort the visits by leaf, by counting.
@@ -12,7 +11,7 @@ of the 6,700 leaves 50 times. So the order is turned round:
    What a visit finds is noted with the visit.
 4. Write what the visits of each event have found.
 
-That takes about 10 ns for each visit and 2 ns for each match, so it serves where leaves are met again and again (`REVISITS`) and the index is not in the
+Listing, sorting and writing take 10 to 13 ns for each visit, so it serves where leaves are met again and again (`REVISITS`) and the index is not in the
 cache anyway. A batch goes in pieces of as many visits as there is room for.
 """
 
@@ -23,22 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.descent import (
-    WAITING,
-    LookupTree,
-    Projected,
-    Scratch,
-    fetch_boxes,
-    push_children,
-)
+from wherecast.kernels.descent import WAITING, LookupTree, Projected, Scratch, fetch_boxes, push_children
 from wherecast.kernels.guards import load_buckets
 from wherecast.kernels.jit import Scalar, copy_8, hot, hot_helper, inlined
-from wherecast.kernels.leaves import (
-    SIZE,
-    UNASKED,
-    is_needless,
-    search_leaf,
-)
+from wherecast.kernels.leaves import SIZE, UNASKED, is_needless, search_leaf
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: How often the leaves of a tree must be met by a batch, on average.

@@ -25,12 +25,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.choosing import NARROW, choose_tests
-from wherecast.kernels.descent import (
-    NO_NULL,
-    PASSED_AT,
-    LookupTree,
-    Projected,
-)
+from wherecast.kernels.descent import NO_NULL, PASSED_AT, LookupTree, Projected
 from wherecast.kernels.filing import (
     EXACT_CODES,
     THRIFT,
@@ -43,13 +38,7 @@ from wherecast.kernels.filing import (
     plan_leaves,
     sign_clauses,
 )
-from wherecast.kernels.leaves import (
-    CHECKED,
-    LEAF_WORDS,
-    SIZE,
-    SLOT,
-    WORDS,
-)
+from wherecast.kernels.leaves import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes
 from wherecast.matchers.projection import Projection
 
