@@ -76,7 +76,7 @@ def _deep_event(rng: random.Random) -> dict[str, Any]:
 
 
 def _dense_filter(rng: random.Random) -> str:
-    return " AND ".join(f"a{i} <> {rng.randrange(4)}" for i in rng.sample(range(5), rng.choice((1, 2))))
+    return " AND ".join(f"a{i} <> {rng.randrange(4)}" for i in rng.sample(range(5), rng.choice((1, 2, 3, 4))))
 
 
 def _dense_event(rng: random.Random) -> dict[str, Any]:
@@ -127,7 +127,7 @@ SHAPES = {
         {"symbol": "string", "price": "long", "marks": "array<long>", "volume": "long", "kind": "long"},
         _deep_filter, _deep_event, 1_200, int, is_changed=False, matchers=("adaptive",),
     ),
-    "dense": Shape({f"a{i}": "long" for i in range(5)}, _dense_filter, _dense_event, 90, int, is_changed=False),
+    "dense": Shape({f"a{i}": "long" for i in range(5)}, _dense_filter, _dense_event, 900, int, is_changed=False),
     "mixed": Shape(
         {
             "name": "string", "low": "long", "high": "double", "tags": "array<string>", "marks": "array<long>",

@@ -68,9 +68,9 @@ from wherecast.progress import progress
 
 FORMAT = "wherecast-snapshot"
 #: 2: columns of literals, 3: of expressions, 4: of topics, 5: patterns, vectors and fine guards. What an older one has, the newer has in the same form;
-#: but in 6 sure rows stand beside the rows that they belong to.
-FORMAT_VERSION = 6
-_READABLE = (1, 2, 3, 4, 5, 6)
+#: but in 6 sure rows stand beside the rows that they belong to. 7: guards that leave out a range, and second guards.
+FORMAT_VERSION = 7
+_READABLE = (1, 2, 3, 4, 5, 6, 7)
 #: The format version once more, where the checksum covers it; manifests have it since November 2026.
 _WRITTEN = "written_as"
 MANIFEST = "manifest.json"

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import SINGLE, Buckets, find_guarded, list_guarded, load_buckets, load_present
+from wherecast.kernels.guards import SINGLE, Buckets, find_pairs, list_guarded, load_buckets, load_present
 from wherecast.kernels.jit import (
     Scalar,
     copy_8,
@@ -37,6 +37,7 @@ from wherecast.kernels.leaves import (
     CHECKED,
     LEAF_FIELDS,
     MAP,
+    PAIRED,
     SIZE,
     SLOT,
     SURE,
@@ -417,9 +418,9 @@ def descend(
                                                  met)  # fmt: skip
                     has_buckets = True
                 if guarded and has_lists:
-                    guard, waited, checked = leaves[leaf, MAP], count, leaves[leaf, CHECKED] > 0
-                    count, held = list_guarded(guards, guard, guard + size, slots, leaves[leaf, SLOT], own, near, met, checked, waiting,
-                                               count, kept, held)  # fmt: skip
+                    waited, in_pairs, checked = count, leaves[leaf, SURE] == PAIRED, leaves[leaf, CHECKED] > 0
+                    count, held = list_guarded(guards, leaves[leaf, MAP], size, in_pairs, slots, leaves[leaf, SLOT], own, near, met,
+                                               checked, waiting, count, kept, held)  # fmt: skip
                     for i in range(waited, count):
                         prefetch(row_ptr, np.int64(waiting[i]))
                     continue
@@ -474,14 +475,14 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             totals[1] += 1
             totals[2] += leaves[leaf, SIZE]
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
-                begin, size = leaves[leaf, MAP], leaves[leaf, SIZE]
+                begin, size, in_pairs = leaves[leaf, MAP], leaves[leaf, SIZE], leaves[leaf, SURE] == PAIRED
                 if has_lists:
                     first, checked = leaves[leaf, SLOT], leaves[leaf, CHECKED] > 0
-                    given = guards, begin, begin + size, slots, first, own, near, met, checked
+                    given = guards, begin, size, in_pairs, slots, first, own, near, met, checked
                     totals[3] += list_guarded(*given, waiting, np.int64(0), kept, np.int64(0))[0]
                 else:
                     for guard in range(begin, begin + size, 64):
-                        word, certain = find_guarded(guards, guard, min(guard + 64, begin + size), own)
+                        word, certain = find_pairs(guards, guard, min(guard + 64, begin + size), size, in_pairs, own)
                         totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]

@@ -8,7 +8,7 @@ remain intervals. Attributes that no clause constrains are left out. The lists o
 of repetitions, so that a lookup can skip equal keys.
 
 *Clauses found twice.* A clause filed in several cells is met twice only by an event with several codes in that column;
-`drop_repeats` then keeps the first of each, in one pass, with one stamp per clause.
+`drop_repeats` then keeps the first of each, in one pass, with one bit per clause. The filters of several clauses are freed of repetitions likewise.
 
 *Fan-out*, from the filters an event satisfies to the subscriptions of each: two passes over the filter ids, one to measure
 and one to write, so that the output is exactly as long as needed. An engine has several segments; each writes its part of
@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.kernels.automaton import sort_codes
-from wherecast.kernels.jit import Scalar, copy_8, hot, inlined, jit, prefetch
+from wherecast.kernels.jit import ONE, ZERO, Scalar, copy_8, hot, inlined, jit, prefetch
+
+_SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
 
 
 @jit
@@ -108,41 +110,36 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
     return n
 
 
-@jit
-def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, stamps: Ints) -> Scalar:
+#: Ids of an event that are compared with each other.
+_FEW = 8
+
+
+@hot
+def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, seen: Words) -> Scalar:
     """Keep each id once per event, in place; or the owner of each, if `owner` is not empty.
 
-    `stamps` has one entry per id, or owner, all -1. Returns how many remain.
+    `seen` has a bit per id, or owner, and is empty before and after: marks of an event are taken back by those that were kept. So a
+    set of 40,000 needs 5 KB, however many events there are. Returns how many ids remain.
     """
-    read, write = 0, 0
+    read, write = np.int64(0), np.int64(0)
     for event in range(ptr.size - 1):
-        for at in range(read, ptr[event + 1]):
-            kept = owner[ids[at]] if owner.size > 0 else ids[at]
-            ids[write] = kept
-            write += stamps[kept] != event
-            stamps[kept] = event
-        read = ptr[event + 1]
-        ptr[event + 1] = write
-    return write
-
-
-@jit
-def drop_near_repeats(ids: Ints, ptr: Longs, owner: Ints, most: int) -> Scalar:
-    """`drop_repeats` where no event has more than `most` ids: each is compared with those before it, and there are no stamps. -1: some event has more."""
-    for event in range(ptr.size - 1):
-        if ptr[event + 1] - ptr[event] > most:
-            return -1
-    read, write = 0, 0
-    for event in range(ptr.size - 1):
-        begin = write
-        for at in range(read, ptr[event + 1]):
-            kept = owner[ids[at]] if owner.size > 0 else ids[at]
-            fresh = True
-            for other in range(begin, write):
-                fresh &= ids[other] != kept
+        begin, end = write, ptr[event + 1]
+        few = end - read <= _FEW
+        for at in range(read, end):
+            kept = owner[np.uint64(ids[at])] if owner.size > 0 else ids[at]
+            fresh: Scalar = True
+            if few:
+                for other in range(begin, write):
+                    fresh &= ids[other] != kept
+            else:
+                word, bit = np.uint64(kept) >> _SIX, ONE << (np.uint64(kept) & _LOW_SIX)
+                fresh = seen[word] & bit == ZERO
+                seen[word] |= bit
             ids[write] = kept
             write += fresh
-        read = ptr[event + 1]
+        for at in range(write if few else begin, write):
+            seen[np.uint64(ids[at]) >> _SIX] = ZERO
+        read = end
         ptr[event + 1] = write
     return write
 

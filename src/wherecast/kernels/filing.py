@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, pack_guard
+from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, is_all_but_some, pack_guards
 from wherecast.kernels.jit import ONE, Scalar, jit
 from wherecast.kernels.leaves import (
     BITS_AT,
@@ -34,6 +34,7 @@ from wherecast.kernels.leaves import (
     FOLD_AT,
     LEAF_WORDS,
     MAP,
+    PAIRED,
     ROW_AT,
     SHIFT_AT,
     SIDE_BY_SIDE,
@@ -57,6 +58,8 @@ CROWDED_THRIFT = 4
 ROW_BYTES = 10
 #: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
 GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
+#: What second guards must save, in units of their cost: they take memory.
+PAIR_MARGIN = 1.5
 #: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
 STRAY_CYCLES = 32.0
 #: Share of the events that are in the first or last bucket of a guard; if it is all that is left to check, the others need no check.
@@ -122,13 +125,13 @@ def path_of(
 
 @jit
 def count_checks(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-    passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
-) -> tuple[Scalar, Scalar]:  # fmt: skip
-    """How many boxes of a leaf are expected to be checked: behind its bitmaps, and behind guards."""
-    by_maps, by_guards = 0.0, 0.0
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
+    """How many boxes of a leaf are expected to be checked: behind its bitmaps, behind guards, and behind two guards each."""
+    by_maps, by_guards, by_pairs = 0.0, 0.0, 0.0
     for i in range(first, end):
-        may, holds, rarest = 1.0, 1.0, 1.0
+        may, holds, rarest, next_rarest = 1.0, 1.0, 1.0, 1.0
         mapped, exact, unsettled, undecided = True, True, 0, 0.0
         for entry in range(ptr[members[i]], ptr[members[i] + 1]):
             k = number[entry]
@@ -142,21 +145,25 @@ def count_checks(
             if bits[c] >= 0:
                 may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + 1 / (1 << bits[c]))
                 holds *= chance[k] if path_shift[c] < 0 else guarded
-            rarest = min(rarest, guarded)
-            undecided = 1.0 if list_at[k] >= 0 else 0.0 if width[c] <= 1 << GUARD_BITS else AT_THE_ENDS
+            rarest, next_rarest = min(rarest, guarded), max(rarest, min(next_rarest, guarded))
+            if list_at[k] >= 0 and not is_all_but_some(k, column, list_at, list_end, list_lo, list_hi, width):
+                undecided = 1.0
+            elif width[c] > 1 << GUARD_BITS:
+                undecided = min(undecided + AT_THE_ENDS, 1.0)
         if not exact:
             by_maps += min(2 * (may - holds), may) if crowded and mapped else may
         by_guards += rarest if unsettled > 1 else min(rarest, undecided)
-    return by_maps, by_guards
+        by_pairs += rarest * next_rarest if unsettled > 2 else min(rarest * next_rarest, undecided)
+    return by_maps, by_guards, by_pairs
 
 
 @jit
-def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-              passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
-              bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
+def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints,
+              list_hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar,
+              load: Ints, touched: Ints, bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
-    Returns the number of touched columns and the words. `load` is all zero before and after.
+    Returns the number of touched columns, the words, and guards for each slot of a row leaf. `load` is all zero before and after.
     """
     n_touched = 0
     for i in range(first, end):
@@ -191,16 +198,17 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
         load[c] = 0
     words = (size + 63) // 64
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
+    by_maps, by_guards, by_pairs = count_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, filed, chance,
+                                                passed, width, path_shift, crowded, bits, shifts)  # fmt: skip
+    n_guards = 2 if STRAY_CYCLES * (by_guards - by_pairs) > PAIR_MARGIN * GUARD * size else 1
     if not guarded and thrift == THRIFT:
-        by_maps, by_guards = count_checks(members, first, end, ptr, number, column, list_at, filed, chance, passed, width,
-                                          path_shift, crowded, bits, shifts)  # fmt: skip
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
-        guarded = size * GUARD + STRAY_CYCLES * by_guards < bitmaps
+        guarded = n_guards * size * GUARD + STRAY_CYCLES * (by_pairs if n_guards == 2 else by_guards) < bitmaps
     if guarded:
         for t in range(n_touched):
             bits[touched[t]] = -1
-        return n_touched, 0
-    return n_touched, words
+        return n_touched, 0, n_guards
+    return n_touched, words, n_guards
 
 
 @jit
@@ -344,7 +352,7 @@ def count_entries(members: Ints, ptr: Longs) -> Scalar:
 @jit
 def plan_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
-    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles,
     leaves: Longs, columns: Longs,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
@@ -363,8 +371,8 @@ def plan_leaves(
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift)
-        n_touched, words = plan_leaf(members, first, end, ptr, number, column, list_at, filed, chance, passed, width, path_shift,
-                                     thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
+        n_touched, words, guards = plan_leaf(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, filed, chance, passed,
+                                             width, path_shift, thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
         leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
         leaves[leaf, COLUMN], leaves[leaf, MAP] = n_packed, n_words
@@ -392,8 +400,8 @@ def plan_leaves(
         n_words += rows * words * (1 + sure)
         leaves[leaf, COLUMN_END], leaves[leaf, SURE] = n_packed, SIDE_BY_SIDE if sure else 0
         if words == 0 and undecided:
-            leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
-            n_guards += end - first
+            leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, PAIRED if guards == 2 else 1
+            n_guards += guards * (end - first)
         for t in range(n_touched):
             bits[touched[t]] = -1
             folds[touched[t]] = 0
@@ -416,10 +424,13 @@ def fill_leaves(
         first, end, words = leaves[leaf, SLOT], leaves[leaf, SLOT] + leaves[leaf, SIZE], leaves[leaf, WORDS]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         if words == 0 and leaves[leaf, SURE]:
+            in_pairs = leaves[leaf, SURE] == PAIRED
             for i in range(first, end):
-                guard = pack_guard(members[i], ptr, number, column, lo, hi, list_at, filed, chance, path_shift, near,
-                                   bucket_ptr, buckets)  # fmt: skip
+                guard, second = pack_guards(members[i], in_pairs, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, filed, chance,
+                                            width, path_shift, near, bucket_ptr, buckets)  # fmt: skip
                 guards[leaves[leaf, MAP] + i - first] = np.int32(guard)
+                if in_pairs:
+                    guards[leaves[leaf, MAP] + end - first + i - first] = np.int32(second)
         for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
             c = columns[at] & 0xFFFF
             bits[c], shifts[c] = (columns[at] >> BITS_AT) & 31, (columns[at] >> SHIFT_AT) & 31

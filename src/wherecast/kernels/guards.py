@@ -18,6 +18,12 @@ attribute share their marks.
 
 Where the guard is all that is left to check, it often decides: for every code between the first and the last bucket, and in these for buckets of
 a single code.
+
+*All but some.* A `<>` lets nearly every event pass, so it seldom spares anything but the box, and that only if it decides. Its guard goes round: the first bucket is after
+the last one, and what it lets pass is from the first one on and up to the last one, but for NULL. Its two ends are beside the codes that are left out.
+
+*Second guards.* Where the first guards of a leaf let many events pass, each slot has a second guard, of its next rarest constraint. The second guards of a leaf follow the
+first ones. A clause is found if both let the event pass, and decided if both decide.
 """
 
 from __future__ import annotations
@@ -28,8 +34,10 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Ints, Longs, Singles, Words
 from wherecast.kernels.jit import GUARD_LANES, ONE, ZERO, Scalar, config, inlined, jit, match_guards, match_guards_32
 
-#: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
+#: Parts of a packed guard: column | whether nothing else is left to check (of a pair, whether it says all of its constraint) | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
+#: A guard that lets all events pass; of column 0.
+_PASS_ALL = 255 << LAST_AT
 #: Bits of the buckets of a guard.
 GUARD_BITS = 8
 #: In an event's buckets: that the bucket has one code. A list of codes has no bucket of its own; which ones it meets is marked.
@@ -154,6 +162,30 @@ def load_present(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
 
 
 @inlined
+def is_inside(place: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """Whether a bucket is one of low .. high, or, if low > high, one that is not between them and not that of NULL."""
+    return (((place - low) & 255) <= ((high - low) & 255)) & ((place > 0) | (low == 0))
+
+
+@inlined
+def weigh_guard(guard: Scalar, own: Ints, near: Ints, met: Words) -> tuple[Scalar, Scalar]:
+    """Whether a guard lets an event with lists pass, and whether that is certain.
+
+    A list meets a guard of one bucket, or of a fine one, if that is marked; guards of several let it pass.
+    """
+    column, low, high = guard & 0x7FFF, (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
+    bucket, marks = np.int64(own[column]), np.int64(near[column]) >> SHIFT_BITS
+    place = bucket & 255
+    certain = ((place != low) & (place != high)) | ((bucket & SINGLE) != 0)
+    fine = (low & 127) << 7 | (high & 127)
+    is_fine = (low > high) & (marks > 0)
+    word = 4 * near.size + FINE_WORDS * (marks - 1) + (fine >> 6) if is_fine else 4 * column + (low >> 6)
+    is_met = (met[word] >> np.uint64(fine & 63 if is_fine else low & 63)) & ONE != ZERO
+    passes = is_met | ((low != high) & (not is_fine)) | ((low == high) & (marks > 0))
+    return passes if bucket < 0 else is_inside(place, low, high), (bucket >= 0) & certain & ((guard >> DECIDES_AT) & 1 != 0)
+
+
+@inlined
 def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
     """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
 
@@ -177,8 +209,8 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
         bucket = np.int64(own[guard & 0x7FFF])
         place = bucket & 255
         low, high = (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
-        inside = (place >= low) & (place <= high)
-        certain = ((place > low) & (place < high)) | ((bucket & SINGLE) != 0)
+        inside = is_inside(place, low, high)
+        certain = ((place != low) & (place != high)) | ((bucket & SINGLE) != 0)
         bit = np.uint64(at - first)
         found |= np.uint64(inside) << bit
         sure |= np.uint64(inside & certain & ((guard >> DECIDES_AT) & 1 != 0)) << bit
@@ -186,27 +218,29 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
 
 
 @inlined
-def list_guarded(guards: Ints, first: Scalar, end: Scalar, slots: Ints, slot: Scalar, own: Ints, near: Ints, met: Words, is_checked: Scalar,
-                 waiting: Ints, count: Scalar, kept: Ints, held: Scalar) -> tuple[Scalar, Scalar]:  # fmt: skip
-    """Candidates by their guards first:end, for an event with lists: append those to be checked to waiting[:count], the others to kept[:held].
+def find_pairs(guards: Ints, first: Scalar, end: Scalar, size: Scalar, in_pairs: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
+    """`find_guarded` in a leaf of so many slots, which may have two guards each."""
+    found, sure = find_guarded(guards, first, end, own)
+    if in_pairs:
+        also, too = find_guarded(guards, first + size, end + size, own)
+        found, sure = found & also, sure & too
+    return found, sure
 
-    A list meets a guard of one bucket, or of a fine one, if that is marked; guards of several let it pass. Leaves that long lists lead to are many and
-    small, so nothing here branches on what is found.
+
+@inlined
+def list_guarded(guards: Ints, first: Scalar, size: Scalar, in_pairs: Scalar, slots: Ints, slot: Scalar, own: Ints, near: Ints, met: Words,
+                 is_checked: Scalar, waiting: Ints, count: Scalar, kept: Ints, held: Scalar) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Candidates by the guards of a leaf, for an event with lists: append those to be checked to waiting[:count], the others to kept[:held].
+
+    Leaves that long lists lead to are many and small, so nothing here branches on what is found.
     """
-    for at in range(first, end):
-        guard = np.int64(guards[at])
-        column, low, high = guard & 0x7FFF, (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
-        bucket, marks = np.int64(own[column]), np.int64(near[column]) >> SHIFT_BITS
-        place = bucket & 255
-        inside = (place >= low) & (place <= high)
-        certain = (((place > low) & (place < high)) | ((bucket & SINGLE) != 0)) & ((guard >> DECIDES_AT) & 1 != 0)
-        fine = (low & 127) << 7 | (high & 127)
-        is_fine = low > high
-        word = 4 * near.size + FINE_WORDS * (marks - 1) + (fine >> 6) if is_fine else 4 * column + (low >> 6)
-        is_met = (met[word] >> np.uint64(fine & 63 if is_fine else low & 63)) & ONE != ZERO
-        passes = is_met | (low < high) | ((low == high) & (marks > 0)) if bucket < 0 else inside
-        sure = (bucket >= 0) & certain | (not is_checked)
-        clause = slots[slot + at - first]
+    for i in range(size):
+        passes, sure = weigh_guard(np.int64(guards[first + i]), own, near, met)
+        if in_pairs:
+            also, too = weigh_guard(np.int64(guards[first + size + i]), own, near, met)
+            passes, sure = passes & also, sure & too
+        sure |= not is_checked
+        clause = slots[slot + i]
         waiting[count] = clause
         count += np.int64(passes & (not sure))
         kept[held] = clause
@@ -252,30 +286,64 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 
 
 @jit
-def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
-               path_shift: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
-    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none.
+def is_all_but_some(k: Scalar, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints) -> Scalar:
+    """Whether a constraint leaves out one range of codes and NULL, and nothing else: a <>."""
+    at = list_at[k]
+    return at >= 0 and list_end[k] - at == 2 and list_lo[at] == 1 and list_hi[at + 1] >= width[column[k]] - 1
 
-    Of several intervals the guard is the hull, which never decides: a <> refuses events without a value.
-    """
+
+@jit
+def rarest_constraint(clause: Scalar, skipped: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, list_at: Ints, filed: Singles,
+                      chance: Singles, path_shift: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Of the constraints of a clause that the path has not settled, the rarest but for one, -1 if there is none; and how many they all are."""
     best: Scalar = np.int64(-1)
     rarest, unsettled = np.float32(1.0), 0
     for entry in range(ptr[clause], ptr[clause + 1]):
-        k = number[entry]
+        k = np.int64(number[entry])
         if path_shift[column[k]] == 0:
             continue
         unsettled += 1
         passes = guard_chance(k, column, list_at, filed, chance, path_shift)
         if list_at[k] >= 0 and lo[k] == 1 and path_shift[column[k]] < 0:
             passes = chance[k]  # a <>: the hull is all values, and holds about as often
-        if passes < rarest or best < 0:
+        if k != skipped and (passes < rarest or best < 0):
             best, rarest = k, passes
-    if best < 0:
-        return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
-    c = np.int64(column[best])
-    if near[c] >> SHIFT_BITS > 0 and lo[best] == hi[best]:
-        fine = np.int64(fine_bucket(lo[best]))
+    return best, unsettled
+
+
+@jit
+def pack_guard(k: Scalar, is_last: Scalar, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints,
+               near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
+    """The guard of a constraint. It decides if `is_last`, and if it says all of the constraint.
+
+    Of several intervals the guard is the hull, which never decides; but see *All but some*.
+    """
+    c = np.int64(column[k])
+    has_fine = near[c] >> SHIFT_BITS > 0
+    if has_fine and lo[k] == hi[k]:
+        fine = np.int64(fine_bucket(lo[k]))
         return c | (_HALF | fine >> 7) << FIRST_AT | (fine & 127) << LAST_AT
-    first = bucket_of(np.int64(lo[best]), c, near, bucket_ptr, buckets) & 255
-    last = bucket_of(np.int64(hi[best]), c, near, bucket_ptr, buckets) & 255
-    return c | np.int64((unsettled == 1) & (list_at[best] < 0)) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+    if not has_fine and is_all_but_some(k, column, list_at, list_end, list_lo, list_hi, width):
+        last = bucket_of(np.int64(list_hi[list_at[k]]), c, near, bucket_ptr, buckets) & 255
+        first = max(bucket_of(np.int64(list_lo[list_at[k] + 1]), c, near, bucket_ptr, buckets) & 255, last + 1)
+        if first <= 255:
+            return c | np.int64(is_last) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+    first = bucket_of(np.int64(lo[k]), c, near, bucket_ptr, buckets) & 255
+    last = bucket_of(np.int64(hi[k]), c, near, bucket_ptr, buckets) & 255
+    return c | np.int64(is_last and list_at[k] < 0) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+
+
+@jit
+def pack_guards(clause: Scalar, in_pairs: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints,
+                list_lo: Ints, list_hi: Ints, filed: Singles, chance: Singles, width: Ints, path_shift: Ints, near: Ints, bucket_ptr: Longs,
+                buckets: Buckets) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """The guard of a clause in a leaf, of its rarest constraint, and the second one; all codes where there is no such constraint."""
+    best, unsettled = rarest_constraint(clause, -1, ptr, number, column, lo, list_at, filed, chance, path_shift)
+    given = column, lo, hi, list_at, list_end, list_lo, list_hi, width, near, bucket_ptr, buckets
+    guard: Scalar = np.int64(unsettled == 0) << DECIDES_AT | np.int64(_PASS_ALL)
+    if best >= 0:
+        guard = pack_guard(best, in_pairs or unsettled == 1, *given)
+    second, _ = rarest_constraint(clause, best, ptr, number, column, lo, list_at, filed, chance, path_shift)
+    if second < 0:
+        return guard, np.int64(1) << DECIDES_AT | np.int64(_PASS_ALL)
+    return guard, pack_guard(second, unsettled == 2, *given)

@@ -494,8 +494,12 @@ else:
                 low = builder.and_(builder.lshr(guard, all_of(16)), all_of(255))
                 high = builder.lshr(guard, all_of(24))
                 compare = builder.icmp_signed
-                inside = builder.and_(compare(">=", place, low), compare("<=", place, high))
-                between = builder.and_(compare(">", place, low), compare("<", place, high))
+                span = builder.and_(builder.sub(high, low), all_of(255))  # a guard may go round, see `guards`
+                inside = compare("<=", builder.and_(builder.sub(place, low), all_of(255)), span)
+                there = builder.and_(
+                    there, builder.or_(compare(">", place, all_of(0)), compare("==", low, all_of(0)))
+                )
+                between = builder.and_(compare("!=", place, low), compare("!=", place, high))
                 certain = builder.or_(between, compare("!=", builder.and_(bucket, all_of(256)), all_of(0)))
                 decides = compare("!=", builder.and_(guard, all_of(1 << 15)), all_of(0))
                 found = builder.and_(inside, there)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import find_guarded
+from wherecast.kernels.guards import find_pairs
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
@@ -55,9 +55,9 @@ SLOT_PADDING = 64
 #: Fields of a leaf.
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
 LEAF_FIELDS = 8
-#: In a row leaf with guards SURE is 1 and MAP the place of the first guard. In a bitmap leaf SURE is 0 without sure rows, SIDE_BY_SIDE if each row of
+#: In a row leaf with guards SURE is 1, PAIRED if its slots have two, and MAP the place of the first guard. In a bitmap leaf SURE is 0 without sure rows, SIDE_BY_SIDE if each row of
 #: bits is followed by its sure row, so that one pass over half as many lines of memory ANDs both; in older indexes, the number of rows before the sure rows.
-SIDE_BY_SIDE = -1
+SIDE_BY_SIDE, PAIRED = -1, 2
 #: Parts of a packed leaf column: column number | shift | bucket bits | folded | first row.
 SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
@@ -265,7 +265,7 @@ def search_leaf(leaves: Longs, columns: Longs, maps: Words, slots: Ints, guards:
         if guarded:
             guard = leaves[leaf, MAP] + 64 * i
             end = min(guard + 64, leaves[leaf, MAP] + size)
-            word, certain = find_guarded(guards, guard, end, own)
+            word, certain = find_pairs(guards, guard, end, size, leaves[leaf, SURE] == PAIRED, own)
         if not checked:
             certain = word
         word &= ~certain

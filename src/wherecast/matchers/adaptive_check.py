@@ -10,7 +10,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels import descent
 from wherecast.kernels.arrays import Ints, Numbers
-from wherecast.kernels.guards import FIRST_AT, LAST_AT, SHIFT_BITS, SHIFT_MASK
+from wherecast.kernels.guards import SHIFT_BITS, SHIFT_MASK
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.leaves import (
     BITS_AT,
@@ -20,6 +20,7 @@ from wherecast.kernels.leaves import (
     FOLD_AT,
     LEAF_WORDS,
     MAP,
+    PAIRED,
     ROW_AT,
     SHIFT_AT,
     SIDE_BY_SIDE,
@@ -89,9 +90,6 @@ def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:
         stored.within(near >> SHIFT_BITS, 0, width.size + 1, "tree_near")
         stored.within(guards & 0x7FFF, 0, max(width.size, 1), "tree_guards")
         stored.require(width.size or not guards.size, "tree_guards", "has no columns")
-        is_fine = (guards >> FIRST_AT) & 255 > (guards >> LAST_AT) & 255
-        marks = near[(guards & 0x7FFF)[is_fine]] >> SHIFT_BITS
-        stored.require((marks > 0).all(), "tree_guards", "has a fine bucket in a column without them")
     if "tree_buckets" in stored:
         bucket_ptr, buckets = stored.column("tree_bucket_ptr", np.int64), stored.column("tree_buckets", np.int16)
         stored.require(bucket_ptr.size == near.size + 1, "tree_bucket_ptr", "does not fit the columns")
@@ -138,8 +136,8 @@ def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -
     stored.require(slots >= 0, "tree_slots", "has no padding")
     fits = (slot >= 0) & (size >= 0) & (slot <= slots) & (size <= slots - slot)
     fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= LEAF_WORDS))
-    guarded = (words == 0) & (sure == 1)
-    fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size, tree.maps.size))
+    guarded = (words == 0) & ((sure == 1) | (sure == PAIRED))
+    fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size * sure, tree.maps.size))
     side_by_side = (words > 0) & (sure == SIDE_BY_SIDE)
     fits &= guarded | side_by_side | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")

@@ -52,8 +52,8 @@ MOST_SLOTS = 2.5
 CROWD = 16
 #: Bitmap bytes allowed per byte of constraint rows in what may become the dense part, which has to decide every clause.
 DENSE_THRIFT = 1 << 12
-#: Most bits per clause of the dense part.
-DENSE_BITS = 512
+#: Most bits per clause of the dense part, and its words at least: fewer are in the cache anyway, and each event costs a pass more.
+DENSE_BITS, DENSE_WORDS = 512, 4
 
 
 class Costs(NamedTuple):
@@ -66,7 +66,8 @@ class Costs(NamedTuple):
     margin: float = 1.5  # what a test must save, in units of its cost
     spread: float = 1 / 3  # for the memory of a column in one more leaf: many small leaves are mostly padding
     absent: float = 2.0  # of a test in whose column the event has no value
-    dense_word: float = 0.3
+    dense_word: float = 0.3  # of one column
+    dense_list: float = 8.0  # of listing the matches of a word, however few they are
     report: float = 3.0  # of one match
     smallest: float = 64  # clauses of a node that is split
 
@@ -182,7 +183,8 @@ class TreeBuilder:
         if not c.column.size or self.columns.width.max() > EXACT_CODES:
             return False
         matches = float(expect_matches(c.ptr, c.number, c.chance))
-        return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * self.columns.width.size * self.costs.dense_word
+        word = self.columns.width.size * self.costs.dense_word + self.costs.dense_list
+        return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * word
 
     def _add_rest(self, members: Ints, path: int, *, dense: bool = False) -> tuple[int, int]:
         """Leaves of the clauses that no test serves, clauses with the same columns together."""
@@ -304,7 +306,8 @@ class TreeBuilder:
         # A leaf has no more columns than there are, or constraints of its clauses; few of them are written.
         columns = np.empty(min(count_entries(members, c.ptr), sizes.size * self.columns.width.size), np.int64)
         n_columns, n_words, n_guards = plan_leaves(
-            leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.filed, c.chance, c.passed,
+            leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi,
+            c.filed, c.chance, c.passed,
             self.columns.width, self.presence, leaves, columns,
         )  # fmt: skip
         columns, maps, guards = columns[:n_columns].copy(), np.zeros(n_words, np.uint64), np.zeros(n_guards, np.int32)
@@ -318,10 +321,10 @@ class TreeBuilder:
                     np.concatenate([members, np.zeros(64, np.int32)]), guards, *self.buckets)  # fmt: skip
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
-        """Take the root's rest leaves out of the tree if bitmaps decide all of them."""
+        """Take the root's rest leaves out of the tree if bitmaps decide all of them, and they are more than a few words."""
         first, end = int(nodes[0, 2]), int(nodes[0, 3])
         rest = leaves[first:end]
-        if end > first and (rest[:, WORDS] > 0).all() and not rest[:, CHECKED].any():
+        if rest[:, WORDS].sum() >= DENSE_WORDS and (rest[:, WORDS] > 0).all() and not rest[:, CHECKED].any():
             self.dense = (first, end)
             nodes[0, 2:] = 0
 

@@ -8,6 +8,8 @@ anybody has a default here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,15 +18,11 @@ from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, unpack_boxes
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
-from wherecast.kernels.events import drop_near_repeats, drop_repeats
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.events import drop_repeats
+from wherecast.kernels.jit import direct, frozen
 
 #: The state of a matcher, by name.
 Arrays = dict[str, Numbers]
-#: Ids that are sorted in Python.
-_FEW_IDS = 64
-#: Ids of an event that are compared with each other.
-_FEW_PER_EVENT = 16
 _NO_OWNERS = np.zeros(0, np.int32)
 
 
@@ -36,26 +34,19 @@ class Hits(NamedTuple):
 
 
 def each_once(hits: Hits, n_ids: int, owner: Ints = _NO_OWNERS) -> Hits:
-    """Each id, of so many, once per event: with a stamp per id where there are many hits, by sorting or comparing where there are few.
-
-    With `owner`, each owner of an id once: the filters of clauses, say. `hits` may be written over.
-    """
-    ptr, ids = hits
-    if not ids.size:
+    """Each id, of so many, once per event; with `owner`, each owner of an id once: the filters of clauses, say. `hits` may be written over."""
+    if not hits.clause_ids.size:
         return hits
-    if ptr.size > 2:
-        size = drop_near_repeats(ids, ptr, frozen(owner), _FEW_PER_EVENT)
-        if size >= 0:
-            return Hits(ptr, ids[:size])
-    if ids.size * 16 > n_ids and ptr.size > 2:
-        size = drop_repeats(ids, ptr, frozen(owner), np.full(n_ids, -1, np.int32))
-        return Hits(ptr, ids[:size])
-    ids = owner[ids] if owner.size else ids
-    if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
-        distinct = sorted(set(ids.tolist()))
-        return Hits(np.array([0, len(distinct)]), np.array(distinct, np.int32))
-    keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
-    return Hits(np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32))
+    # Nothing looks at the types behind `direct`, so they are made sure of here.
+    ptr, ids = np.ascontiguousarray(hits.event_ptr, np.int64), np.ascontiguousarray(hits.clause_ids, np.int32)
+    size = _drop_repeats()(ids, ptr, np.ascontiguousarray(owner, np.int32), np.zeros((n_ids >> 6) + 1, np.uint64))
+    return Hits(ptr, ids[:size])
+
+
+@cache
+def _drop_repeats() -> Callable[..., int]:
+    ids = np.zeros(0, np.int32)
+    return direct(drop_repeats, ids, np.zeros(1, np.int64), frozen(ids), np.zeros(0, np.uint64))
 
 
 class Matcher(ABC):

@@ -35,10 +35,9 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Arrays, Hits, Matcher
+from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
 from wherecast.papers.gryphon.clauses import (
     TreeConstraints,
     arrange,
@@ -84,7 +83,6 @@ from wherecast.papers.gryphon.store import (
 
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 
-_NO_OWNERS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +229,7 @@ class TreeMatcher(Matcher):
         ids = pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
         ptr = np.concatenate([[0], np.cumsum(counts)])
         if batch.list_codes.size and self._levels.factored.size:
-            kept = drop_repeats(ids, ptr, _NO_OWNERS, np.full(self._tree.clauses.size, NONE, np.int32))
-            ids = ids[:kept]
+            return each_once(Hits(ptr, ids), self._tree.clauses.size), visits
         return Hits(ptr, ids), visits
 
     def tally(self, events: EventCodes) -> Visits:
