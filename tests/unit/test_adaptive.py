@@ -17,7 +17,7 @@ from wherecast.errors import SnapshotError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
 from wherecast.kernels.descent import NO_NULL
-from wherecast.kernels.leaves import MAP, SURE, WORDS
+from wherecast.kernels.leaves import MAP, PAIRED, SURE, WORDS
 from wherecast.matchers.adaptive import AdaptiveMatcher, root_starts
 from wherecast.matchers.adaptive_check import read_tree
 from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts
@@ -210,6 +210,55 @@ def test_guards_stand_for_the_rarest_constraint_that_is_left(listed: bool, large
             row[7], row[13] = [1, 5, 250], [1, 80, 4_000]
     matcher = check(make_boxes(clauses, widths), make_events(rows, len(widths)), sample=make_events(rows, len(widths)))
     assert matcher.arrays()["tree_guards"].size > 0
+
+
+def all_but(low: int, high: int) -> list[tuple[int, int]]:
+    """A <> or NOT BETWEEN: every value but low .. high, and not NULL."""
+    return [(1, low - 1), (high + 1, int(FAR))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize(
+    "widths", [[30, 60, 255, 256], [257, 5_000, 300, 900]], ids=["exact buckets", "shared buckets"]
+)
+def test_guards_that_leave_out_a_range_and_second_guards(widths: list[int], listed: bool, large: int) -> None:
+    """A <> at every place of its column, beside ranges that most events meet: two guards decide nearly all."""
+    rng, widths = np.random.default_rng(14), widths * 15
+    clauses: list[list[Constraint]] = []
+    for _ in range(large):
+        chosen = rng.choice(len(widths), int(rng.integers(1, 4)), replace=False).tolist()
+        clause: list[Constraint] = []
+        for c in chosen:
+            a = int(rng.choice([2, widths[c] - 2, rng.integers(2, widths[c] - 1)]))
+            b = int(rng.integers(a, min(a + 3, widths[c] - 1)))
+            wide = [(max(a - widths[c] // 2, 1), min(a + widths[c] // 2, widths[c] - 1))]
+            kinds = [all_but(a, a), all_but(a, b), wide, [(0, a - 1), (b + 1, int(FAR))]]
+            clause.append((c, kinds[int(rng.choice(4, p=[0.5, 0.2, 0.25, 0.05]))]))
+        clauses.append(clause)
+    rows: list[list[int | list[int]]] = [
+        [int(rng.integers(0, w)) * (rng.random() < 0.8) for w in widths] for _ in range(60)
+    ]
+    if listed:
+        for row in rows[::2]:
+            row[1] = sorted({1, int(rng.integers(2, widths[1])), widths[1] - 1})
+    events = make_events(rows, len(widths))
+    matcher = check(make_boxes(clauses, widths), events, sample=events)
+    leaves = matcher.arrays()["tree_leaves"]
+    assert listed or (leaves[leaves[:, WORDS] == 0, SURE] == PAIRED).any()
+
+
+def test_second_guards_spare_boxes() -> None:
+    """Of clauses that most events satisfy but for one value, hardly a box is checked: the guards say all there is to say."""
+    rng = np.random.default_rng(5)
+    widths = [2_000] * 40
+    clauses: list[list[Constraint]] = [
+        [(c, [(int(a), int(a) + 900)]), (d, all_but(int(b), int(b)))]
+        for (c, d), a, b in zip((rng.choice(40, 2, replace=False).tolist() for _ in range(2_000)), rng.integers(1, 1_000, 2_000), rng.integers(2, 1_998, 2_000), strict=True)
+    ]  # fmt: skip
+    events = make_events([rng.integers(1, 2_000, 40).tolist() for _ in range(100)], 40)
+    stats = AdaptiveMatcher.build(make_boxes(clauses, widths), events).stats(events)
+    assert stats["checked_per_event"] < 0.1 * stats["candidates_per_event"]
 
 
 def few_boxes() -> Boxes:

@@ -221,8 +221,7 @@ class Segment:
         found = _NONE_DIED, np.zeros(0, np.int32), _NONE_DIED, 0
         count = direct(count_subscriptions, ptr, single, *found, frozen(values[:0]), _NONE_DIED)
         write = direct(write_values, ptr, single, *found, frozen(values), _NONE_DIED, _NONE_DIED, _NONE_DIED)
-        table = np.zeros((1, 1), np.int64)
-        both = direct(expand_filters, ptr, single, *found, frozen(values), table, _NONE_DIED)
+        both = direct(expand_filters, ptr, single, *found[1:], frozen(values), _NONE_DIED, _NONE_DIED)
         calls = (partial(call, ptr, single) for call in (count, write, both))
         return FanOut(ptr, single, values, *calls)
 

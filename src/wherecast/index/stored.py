@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.arrow import COLUMN_WORDS, OFFSET, find_buffers
-from wherecast.kernels.jit import direct
+from wherecast.kernels.arrow import ARRAY_WORDS, COLUMN_WORDS, OFFSET, find_buffers
+from wherecast.kernels.jit import address_of, direct
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.sources import PlainBatch
-
-_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
 def find_values(events: EventBatch, attributes: Iterable[int]) -> Longs:
@@ -27,8 +23,8 @@ def find_values(events: EventBatch, attributes: Iterable[int]) -> Longs:
     stored: _Stored | None = events.stored
     if stored is None:
         table: Longs = _zeros((len(events.schema.attributes), COLUMN_WORDS), _LONG)
-        stored = events.stored = table, set(), _NOTHING if events.plain is None else _export(events.plain, table)
-    table, others, (exported, _) = stored
+        stored = events.stored = table, set(), () if events.plain is None else _export(events.plain, table)
+    table, others, exported = stored
     for attr in attributes:
         if attr not in others and attr not in exported:
             array = events.array(attr)  # which the batch keeps
@@ -47,23 +43,28 @@ def find_values(events: EventBatch, attributes: Iterable[int]) -> Longs:
     return table
 
 
-#: Attributes that were found at once, and what their addresses rest on.
-_Exported: TypeAlias = tuple[Collection[int], object]
-#: Addresses of the values of a batch, as far as they have been asked for; and which attributes were found one by one. An object of a class takes
-#: three times as long to make.
-_Stored: TypeAlias = tuple[Longs, set[int], _Exported]
-_NOTHING: _Exported = ((), None)
+#: Addresses of the values of a batch, as far as they have been asked for; which attributes were found one by one, and which at once. An object of a
+#: class takes three times as long to make.
+_Stored: TypeAlias = tuple[Longs, set[int], Collection[int]]
 #: Looking up `np.zeros` takes a quarter of the time of a small array, and finding the dtype of the class as much.
 _zeros, _LONG = np.zeros, np.dtype(np.int64)
+#: Memory that record batches are exported to, with its address; taking and putting back are atomic.
+_spare: list[tuple[Longs, int]] = []
 
 
-def _export(plain: PlainBatch, table: Longs) -> _Exported:
+def _export(plain: PlainBatch, table: Longs) -> Collection[int]:
     """Find all columns of a record batch at once."""
     if not len(plain.events):
-        return _NOTHING
-    exported = plain.events.__arrow_c_array__()[1]
-    _find_buffers()(_pointer(exported, b"arrow_array"), plain.columns.listed, table)
-    return plain.columns.places, exported
+        return ()
+    try:
+        room = _spare.pop()
+    except IndexError:
+        array = np.zeros(ARRAY_WORDS, np.int64)
+        room = array, address_of(array)
+    plain.events._export_to_c(room[1])  # noqa: SLF001 - the way of Arrow to do so without a capsule, which takes twice as long
+    _find_buffers()(room[1], plain.columns.listed, table)
+    _spare.append(room)
+    return plain.columns.places
 
 
 @cache

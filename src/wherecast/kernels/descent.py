@@ -62,8 +62,8 @@ FETCHED = 64
 FETCH_STEPS = 3
 #: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
 FAR_ROWS = 1 << 17
-#: A root with more tests than this is not looked ahead at.
-FEW_TESTS = 4
+#: A root with more tests than this is not looked ahead at; nor is a tree of fewer bytes, which is in the cache: looking ahead would take a fifth of the time.
+FEW_TESTS, FAR_TREE = 4, 1 << 19
 #: Added to the shift of a test: no clause filed under it takes NULL; and, from this bit on, how many tests behind it are of the same
 #: column and take none either. An event without a value passes over all of them at once: most of 200 optional columns have none.
 NO_NULL, PASSED_AT = 64, 8
@@ -298,19 +298,20 @@ def settle(
     check took 300 ns on `wide`, nearly all of it waiting. More than fit the first-level cache would push each other out.
     """
     count = ends[end - 1 - first, 1]
-    if n + ends[end - 1 - first, 0] + count > out.size:
+    if n + ends[end - 1 - first, 0] + count + 8 > out.size:
         return np.int64(-1)
     held: Scalar = np.int64(0)
     checked: Scalar = np.int64(0)
     for event in range(done, end):
-        while held + 8 <= ends[event - first, 0]:
-            copy_8(kept, held, out, n)
-            n += 8
+        # Most events have a few, and how few cannot be predicted: these are copied without asking.
+        stop = ends[event - first, 0]
+        copy_8(kept, held, out, n)
+        while held + 8 < stop:
             held += 8
-        while held < ends[event - first, 0]:
-            out[n] = kept[held]
-            n += 1
-            held += 1
+            n += 8
+            copy_8(kept, held, out, n)
+        n += stop - held
+        held = stop
         while checked < ends[event - first, 1]:
             if checked == fetched:
                 fetched = min(fetched + FETCHED, count)
@@ -352,7 +353,8 @@ def descend(
     begin = ptr[start]
     for c in range(own.size if starts.size > 0 else 0):
         own[c] = SINGLE  # that of NULL, and so it is again after each event
-    looks_ahead = nodes[0, 1] - nodes[0, 0] <= FEW_TESTS
+    is_far = 8 * (leaves.size + maps.size) + 4 * (slots.size + guards.size) > FAR_TREE
+    looks_ahead = is_far and nodes[0, 1] - nodes[0, 0] <= FEW_TESTS
     for step in range(FETCH_STEPS if looks_ahead else 0):
         for ahead in range(FETCH_STEPS - step):
             fetch_ahead(nodes, tests, table, leaves, columns, maps, slots, guards, codes, step, start + ahead * BLOCK)

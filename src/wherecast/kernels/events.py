@@ -318,25 +318,21 @@ def write_values(
 def expand_filters(
     ptr: Ints,
     single: int,
-    event_ptr: Longs,
     filter_ids: Ints,
     died: Longs,
     version: int,
     values: npt.NDArray[Any],
-    counts: Longs,
+    room: Longs,
     out: npt.NDArray[Any],
 ) -> Scalar:
-    """Both passes in one call, where there is one segment: write counts[0] and, if there is room for all, `out`. The number of values.
+    """Both passes in one call, where nothing asks where events end: the number of values, which are in `out` if it has room for all.
 
-    `counts` has two rows more, which are room.
+    `room` is for five numbers: one array is made sooner than three.
     """
-    counts[0] = 0
-    count_subscriptions(ptr, single, event_ptr, filter_ids, died, version, values, counts[0])
-    total = np.int64(0)
-    for e in range(counts.shape[1]):
-        counts[1, e] = total
-        total += counts[0, e]
-        counts[2, e] = total
-    if total <= out.size:
-        write_values(ptr, single, event_ptr, filter_ids, died, version, values, counts[1], counts[2], out)
-    return total
+    room[0], room[1], room[2], room[3] = 0, filter_ids.size, 0, 0
+    event_ptr, total, cursor, end = room[0:2], room[2:3], room[3:4], room[4:5]
+    count_subscriptions(ptr, single, event_ptr, filter_ids, died, version, values, total)
+    end[0] = total[0]
+    if total[0] <= out.size:
+        write_values(ptr, single, event_ptr, filter_ids, died, version, values, cursor, end, out)
+    return total[0]

@@ -8,8 +8,8 @@ one step writes has left the cache when the next one reads it. So one call does 
 and then for the next events. Left out before the tree is asked, which looks ahead 16 events at a time, are events that the gate stops, and those
 without any code that the root looks up: most events of a set with few optional attributes.
 
-Where every clause needs two values or more, most of these events can be left out before anything is looked up: those with fewer values. Bits say which events
-have a value, so 64 events are counted at the same time.
+Where every clause needs a value or more, events with fewer values are left out before anything is looked up. Bits say which events
+have a value, so 64 events are counted at the same time, and those that are left are listed from bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wherecast.kernels.descent import (
     descend,
 )
 from wherecast.kernels.events import has_code, renumber, renumber_event
-from wherecast.kernels.jit import ONE, ZERO, Scalar, array_at, hot, inlined, popcount
+from wherecast.kernels.jit import ONE, ZERO, Scalar, array_at, hot, inlined, popcount, trailing_zeros
 from wherecast.kernels.leaves import first_bits
 from wherecast.kernels.present import list_present
 from wherecast.kernels.rows import Points, Rows, fewest_values
@@ -52,6 +52,7 @@ class FewRoom(NamedTuple):
     numbers: Ints  # (columns of the codebook + PADDING,) 0, 1, 2, ...
     there: Ints  # (columns of the codebook + PADDING,)
     counts: Words  # (columns of the codebook + 1,)
+    admitted: Words  # (events / 64 + 1,) bits of the events with enough values
 
 
 @inlined
@@ -106,8 +107,8 @@ def are_few(own: Longs, jobs: Longs, n: Scalar, most: Scalar) -> Scalar:
 
 
 @inlined
-def admit(own: Longs, jobs: Longs, fewest: Scalar, n: Scalar, counts: Words, wanted: Bools) -> None:
-    """Say which of n events have at least `fewest` values, which is at least 1.
+def admit(own: Longs, jobs: Longs, fewest: Scalar, n: Scalar, counts: Words, admitted: Words) -> None:
+    """Say, as bits, which of n events have at least `fewest` values, which is at least 1.
 
     64 events are counted at the same time: bit e of counts[i] says whether event e has more than i values.
     """
@@ -120,9 +121,30 @@ def admit(own: Longs, jobs: Longs, fewest: Scalar, n: Scalar, counts: Words, wan
                 more = counts[i] & there
                 counts[i] |= there
                 there = more
-        word = counts[fewest - 1]
-        for i in range(end - first):
-            wanted[first + i] = (word >> np.uint64(i)) & ONE != ZERO
+        admitted[first >> 6] = counts[fewest - 1]
+
+
+@inlined
+def list_admitted(admitted: Words, n: Scalar, rows: Ints) -> Scalar:
+    """List those of n events whose bits are set; how many they are."""
+    count = np.int64(0)
+    for at in range((n + 63) >> 6):
+        word = admitted[at]
+        while word != ZERO:
+            rows[np.uint64(count)] = 64 * at + trailing_zeros(word)
+            count += 1
+            word &= word - ONE
+    return count
+
+
+@inlined
+def list_wanted(wanted: Bools, n: Scalar, rows: Ints) -> Scalar:
+    """List those of n events that are wanted, which all are if `wanted` is empty; how many they are."""
+    count = np.int64(0)
+    for row in range(n):
+        rows[np.uint64(count)] = row
+        count += wanted.size == 0 or wanted[row]
+    return count
 
 
 @hot
@@ -150,7 +172,23 @@ def match_few(
     fewest[0] is the number of values that an event needs to satisfy any clause, -1 until events with few values come: then it is found and written.
     """
     attribute, width, table_ptr, table = columns
-    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes, numbers, there, counts = room
+    (
+        own,
+        codes,
+        projected,
+        wanted,
+        rows,
+        ends,
+        done,
+        words,
+        seen,
+        list_ptr,
+        list_codes,
+        numbers,
+        there,
+        counts,
+        admitted,
+    ) = room
     begin, n_events = ptr[first], ptr.size - 1
     while first < n_events:
         n: Scalar = min(codes.shape[0], n_events - first)
@@ -161,17 +199,19 @@ def match_few(
         codes[:n] = 0
         done[:] = 0
         asked = wanted[: n if is_open.size > 0 else 0]
-        if is_open.size == 0 and fewest[0] < 0 and are_few(own, jobs, n, jobs.shape[0] >> 1):
+        if is_open.size == 0 and fewest[0] < 0 and are_few(own, jobs, n, max(jobs.shape[0] >> 1, 1)):
             fewest[0] = fewest_values(boxes[0], boxes[1], boxes[2], boxes[3])
-        if is_open.size == 0 and fewest[0] > 1 and are_few(own, jobs, n, 2 * fewest[0]):
+        by_values = is_open.size == 0 and fewest[0] > 0 and are_few(own, jobs, n, 2 * fewest[0] - 1)
+        if by_values:
+            admit(own, jobs, min(fewest[0], jobs.shape[0] + 1), n, counts, admitted)
+        if by_values and fewest[0] > 1:  # else all events with a value are admitted
             asked = wanted[:n]
-            admit(own, jobs, min(fewest[0], jobs.shape[0] + 1), n, counts, asked)
+            for row in range(n):
+                asked[row] = (admitted[row >> 6] >> np.uint64(row & 63)) & ONE != ZERO
         code_columns(own, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
                      list_codes)  # fmt: skip
-        left, n_wanted = 0, 0
-        for row in range(n):
-            rows[n_wanted] = row
-            n_wanted += asked.size == 0 or asked[row]
+        left = 0
+        n_wanted = list_admitted(admitted, n, rows) if by_values else list_wanted(asked, n, rows)
         for i in range(n_wanted):
             event = np.int64(rows[i])
             some: Scalar = False

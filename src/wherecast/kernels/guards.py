@@ -182,7 +182,9 @@ def weigh_guard(guard: Scalar, own: Ints, near: Ints, met: Words) -> tuple[Scala
     word = 4 * near.size + FINE_WORDS * (marks - 1) + (fine >> 6) if is_fine else 4 * column + (low >> 6)
     is_met = (met[word] >> np.uint64(fine & 63 if is_fine else low & 63)) & ONE != ZERO
     passes = is_met | ((low != high) & (not is_fine)) | ((low == high) & (marks > 0))
-    return passes if bucket < 0 else is_inside(place, low, high), (bucket >= 0) & certain & ((guard >> DECIDES_AT) & 1 != 0)
+    return passes if bucket < 0 else is_inside(place, low, high), (bucket >= 0) & certain & (
+        (guard >> DECIDES_AT) & 1 != 0
+    )
 
 
 @inlined
@@ -218,7 +220,9 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
 
 
 @inlined
-def find_pairs(guards: Ints, first: Scalar, end: Scalar, size: Scalar, in_pairs: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
+def find_pairs(
+    guards: Ints, first: Scalar, end: Scalar, size: Scalar, in_pairs: Scalar, own: Ints
+) -> tuple[Scalar, Scalar]:
     """`find_guarded` in a leaf of so many slots, which may have two guards each."""
     found, sure = find_guarded(guards, first, end, own)
     if in_pairs:
@@ -286,7 +290,9 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 
 
 @jit
-def is_all_but_some(k: Scalar, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints) -> Scalar:
+def is_all_but_some(
+    k: Scalar, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints
+) -> Scalar:
     """Whether a constraint leaves out one range of codes and NULL, and nothing else: a <>."""
     at = list_at[k]
     return at >= 0 and list_end[k] - at == 2 and list_lo[at] == 1 and list_hi[at + 1] >= width[column[k]] - 1

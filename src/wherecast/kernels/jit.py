@@ -42,7 +42,7 @@ itself: 2.0 ns a guard one by one and 0.4 so with AVX-512 (Xeon), 2.3 and 1.0 wi
 `four_bytes` and `eight_bytes` are one load each. Byte by byte, Numba looks at the sign of each index, and LLVM does not put the bytes together.
 
 `array_at` makes an array of an address. A kernel that reads hundreds of columns gets a table of their addresses: handing over
-hundreds of arrays one by one takes longer than reading them.
+hundreds of arrays one by one takes longer than reading them. `call_at` calls a function of C, as structures of Arrow have one that gives them back.
 
 With the JIT off the same names are plain Python.
 """
@@ -239,6 +239,10 @@ if config.DISABLE_JIT:
         if size == 0:
             return np.zeros(0, dtype)
         return np.frombuffer((ctypes.c_char * (size * np.dtype(dtype).itemsize)).from_address(int(address)), dtype)
+
+    def call_at(address: Any, argument: Any) -> None:
+        """Call the function of C at an address, which takes an address and returns nothing."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(int(address))(int(argument))
 
     def match_guards(guards: Any, at: Any, count: Any, own: Any) -> int:
         """Stands in for the vector instructions; `guards.find_guarded` has the meaning."""
@@ -440,6 +444,17 @@ else:
 
         return result(types.int64, types.int64, dtype), generate
 
+    @intrinsic
+    def call_at(typing_context: Any, address: Any, argument: Any) -> Any:
+        """Call the function of C at an address, which takes an address and returns nothing."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            form = ir.FunctionType(ir.VoidType(), [ir.IntType(64)])
+            builder.call(builder.inttoptr(arguments[0], form.as_pointer()), [arguments[1]])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
     def _load_guards(
         context: Any, builder: Any, signature: Any, arguments: Any, there: Any, *, in_registers: bool
     ) -> tuple[Any, Any]:
@@ -496,9 +511,7 @@ else:
                 compare = builder.icmp_signed
                 span = builder.and_(builder.sub(high, low), all_of(255))  # a guard may go round, see `guards`
                 inside = compare("<=", builder.and_(builder.sub(place, low), all_of(255)), span)
-                there = builder.and_(
-                    there, builder.or_(compare(">", place, all_of(0)), compare("==", low, all_of(0)))
-                )
+                there = builder.and_(there, builder.or_(compare(">", place, all_of(0)), compare("==", low, all_of(0))))
                 between = builder.and_(compare("!=", place, low), compare("!=", place, high))
                 certain = builder.or_(between, compare("!=", builder.and_(bucket, all_of(256)), all_of(0)))
                 decides = compare("!=", builder.and_(guard, all_of(1 << 15)), all_of(0))

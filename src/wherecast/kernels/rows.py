@@ -178,7 +178,7 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
 
 @hot_helper
 def fewest_values(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints) -> Scalar:
-    """In how many attributes an event needs a value to satisfy any of the clauses; where that is 0 or 1, not all are looked at."""
+    """In how many attributes an event needs a value to satisfy any of the clauses; where that is 0, not all are looked at."""
     fewest: Scalar = np.int64(1) << 32
     for clause in range(ptr.size - 1):
         count: Scalar = np.int64(0)
@@ -192,7 +192,7 @@ def fewest_values(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], l
                 counted = a
             goes_on = attr[place] < 0
         fewest = min(fewest, count)
-        if fewest <= 1:
+        if fewest == 0:
             break
     return fewest
 

@@ -219,13 +219,11 @@ class AdaptiveMatcher(Matcher):
             return None
         call, given = self._match_few
         try:
-            scratch, room = self._spare_few.pop()
+            rooms = self._spare_few.pop()
         except IndexError:
-            scratch, room = self._few_room(len(values), n_columns)
-        found = self._in_pieces(
-            n_events, lambda first, ptr, out: call(values, jobs, is_open, *given, scratch, room, first, ptr, out)
-        )
-        self._spare_few.append((scratch, room))
+            rooms = self._few_room(len(values), n_columns)
+        found = self._in_pieces(n_events, lambda *piece: call(values, jobs, is_open, *given, *rooms, *piece))
+        self._spare_few.append(rooms)
         return found
 
     @cached_property
@@ -252,7 +250,7 @@ class AdaptiveMatcher(Matcher):
         room = FewRoom(
             np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
             np.zeros(n + 1, np.int64), np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8),
-            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns), np.empty(n_columns + 1, np.uint64),
+            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns), np.empty(n_columns + 1, np.uint64), np.empty((n >> 6) + 1, np.uint64),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
@@ -444,6 +442,8 @@ class AdaptiveMatcher(Matcher):
         while start < n_events:
             out = np.empty(size, np.int32)
             stop = match_from(start, ptr, out)
+            if start == 0 and stop == n_events:  # nearly always
+                return ptr, out[: ptr.item(stop)]
             pieces.append(out[: ptr.item(stop) - ptr.item(start)])
             if stop == start:
                 size *= 4

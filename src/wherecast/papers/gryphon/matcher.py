@@ -84,7 +84,6 @@ from wherecast.papers.gryphon.store import (
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 
 
-
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
     """Which tree, and which of the paper's optimisations."""
