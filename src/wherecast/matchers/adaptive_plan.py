@@ -178,13 +178,17 @@ class TreeBuilder:
         return chosen, order[: n if (chosen >= 0).any() else 0]
 
     def _report_dominates(self) -> bool:
-        """Whether writing the expected matches costs about as much as testing every clause with bitmaps."""
+        """Whether writing the expected matches costs as much as testing every clause with bitmaps, if these can decide all."""
         c = self.conditions
-        if not c.column.size or self.columns.width.max() > EXACT_CODES:
+        if not c.column.size or self.columns.width.max() > EXACT_CODES or not self._has_room_for_dense():
             return False
         matches = float(expect_matches(c.ptr, c.number, c.chance))
         word = self.columns.width.size * self.costs.dense_word + self.costs.dense_list
-        return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * word
+        return matches * self.costs.report > (c.ptr.size - 1) / 64 * word
+
+    def _has_room_for_dense(self) -> bool:
+        """Whether bitmaps of all columns take little enough memory for the dense part."""
+        return bool(self.columns.width.sum() <= DENSE_BITS)
 
     def _add_rest(self, members: Ints, path: int, *, dense: bool = False) -> tuple[int, int]:
         """Leaves of the clauses that no test serves, clauses with the same columns together."""
@@ -201,7 +205,7 @@ class TreeBuilder:
             cuts = np.array([0, members.size])
         sizes = np.diff(cuts)
         steps = np.full((sizes.size, 3), -1, np.int32)
-        dense = dense and self.columns.width.sum() <= DENSE_BITS
+        dense = dense and self._has_room_for_dense()
         first = self.leaves.add(members, sizes, steps, path, DENSE_THRIFT if dense else THRIFT)
         return first, self.leaves.count
 
