@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, is_all_but_some, pack_guards
+from wherecast.kernels.guards import GUARD_BITS, SINGLE, Buckets, bucket_of, guard_chance, is_all_but_some, pack_guards
 from wherecast.kernels.jit import ONE, Scalar, jit
 from wherecast.kernels.leaves import (
     BITS_AT,
@@ -124,11 +124,35 @@ def path_of(
 
 
 @jit
+def share_of(
+    code: Scalar, shift: Scalar, c: Scalar, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets
+) -> Scalar:
+    """About the share of the events that have one of the codes that are equal but for so many low bits."""
+    low = np.int64(code) >> shift << shift
+    high = min(low + (np.int64(1) << shift), np.int64(width[c])) - 1
+    first, last = (
+        bucket_of(low, c, near, bucket_ptr, buckets) & 255,
+        bucket_of(high, c, near, bucket_ptr, buckets) & 255,
+    )
+    return (last - first) / (1 << GUARD_BITS) + (high - low + 1) / width[c]
+
+
+@jit
+def is_shared(code: Scalar, c: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:
+    """1 if the bucket of a code has other codes too, else 0."""
+    return np.int64(bucket_of(np.int64(code), c, near, bucket_ptr, buckets) & SINGLE == 0)
+
+
+@jit
 def count_checks(
     members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    filed: Singles, chance: Singles, passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+    lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets,
+    path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
-    """How many boxes of a leaf are expected to be checked: behind its bitmaps, behind guards, and behind two guards each."""
+    """How many boxes of a leaf are expected to be checked: behind its bitmaps, behind guards, and behind two guards each.
+
+    Which events are in the same bucket as an end of an interval follows from the buckets of guards, which have equal shares of the events.
+    """
     by_maps, by_guards, by_pairs = 0.0, 0.0, 0.0
     for i in range(first, end):
         may, holds, rarest, next_rarest = 1.0, 1.0, 1.0, 1.0
@@ -142,14 +166,18 @@ def count_checks(
             mapped &= bits[c] >= 0
             exact &= is_exact(c, width, bits, shifts)
             guarded = guard_chance(k, column, list_at, filed, chance, path_shift)
+            here = filed[k] if path_shift[c] > 0 else 1.0
             if bits[c] >= 0:
-                may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + 1 / (1 << bits[c]))
+                beside = (share_of(lo[k], shifts[c], c, width, near, bucket_ptr, buckets)
+                          + share_of(hi[k], shifts[c], c, width, near, bucket_ptr, buckets)) / here  # fmt: skip
+                may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + beside / 2)
                 holds *= chance[k] if path_shift[c] < 0 else guarded
             rarest, next_rarest = min(rarest, guarded), max(rarest, min(next_rarest, guarded))
             if list_at[k] >= 0 and not is_all_but_some(k, column, list_at, list_end, list_lo, list_hi, width):
                 undecided = 1.0
             elif width[c] > 1 << GUARD_BITS:
-                undecided = min(undecided + AT_THE_ENDS, 1.0)
+                ends = is_shared(lo[k], c, near, bucket_ptr, buckets) + is_shared(hi[k], c, near, bucket_ptr, buckets)
+                undecided = min(undecided + ends / (1 << GUARD_BITS) / here, 1.0)
         if not exact:
             by_maps += min(2 * (may - holds), may) if crowded and mapped else may
         by_guards += rarest if unsettled > 1 else min(rarest, undecided)
@@ -159,8 +187,9 @@ def count_checks(
 
 @jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints,
-              list_hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar,
-              load: Ints, touched: Ints, bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
+              list_hi: Ints, lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs,
+              buckets: Buckets, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints,
+              folds: Ints) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
     Returns the number of touched columns, the words, and guards for each slot of a row leaf. `load` is all zero before and after.
@@ -198,8 +227,8 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
         load[c] = 0
     words = (size + 63) // 64
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
-    by_maps, by_guards, by_pairs = count_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, filed, chance,
-                                                passed, width, path_shift, crowded, bits, shifts)  # fmt: skip
+    by_maps, by_guards, by_pairs = count_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi, filed, chance,
+                                                passed, width, near, bucket_ptr, buckets, path_shift, crowded, bits, shifts)  # fmt: skip
     n_guards = 2 if STRAY_CYCLES * (by_guards - by_pairs) > PAIR_MARGIN * GUARD * size else 1
     if not guarded and thrift == THRIFT:
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
@@ -353,7 +382,7 @@ def count_entries(members: Ints, ptr: Longs) -> Scalar:
 def plan_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles,
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles, near: Ints, bucket_ptr: Longs, buckets: Buckets,
     leaves: Longs, columns: Longs,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Decide what each leaf has: its record and its columns. Returns the numbers of columns, map words and guards of all."""
@@ -371,8 +400,9 @@ def plan_leaves(
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift)
-        n_touched, words, guards = plan_leaf(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, filed, chance, passed,
-                                             width, path_shift, thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
+        n_touched, words, guards = plan_leaf(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi,
+                                             filed, chance, passed, width, near, bucket_ptr, buckets, path_shift, thrift[leaf], crowded, load, touched,
+                                             bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
         leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
         leaves[leaf, COLUMN], leaves[leaf, MAP] = n_packed, n_words

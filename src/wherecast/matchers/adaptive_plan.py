@@ -312,7 +312,7 @@ class TreeBuilder:
         n_columns, n_words, n_guards = plan_leaves(
             leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi,
             c.filed, c.chance, c.passed,
-            self.columns.width, self.presence, leaves, columns,
+            self.columns.width, self.presence, *self.buckets, leaves, columns,
         )  # fmt: skip
         columns, maps, guards = columns[:n_columns].copy(), np.zeros(n_words, np.uint64), np.zeros(n_guards, np.int32)
         fill_leaves(
