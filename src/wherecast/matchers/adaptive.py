@@ -62,6 +62,7 @@ from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.leaves import (
     CHECKED,
     LEAF_WORDS,
+    PLACES_PADDING,
     SIZE,
     SLOT_PADDING,
     UNASKED,
@@ -363,7 +364,10 @@ class AdaptiveMatcher(Matcher):
         longest = max(list_codes.size, 1)
         if longest > 1 and len(codes) > 1:
             longest = int(np.diff(list_ptr).max(initial=1))
-        stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
+        stack, places = (
+            np.empty(self._stack * longest, np.int32),
+            np.empty(2 * codes.shape[1] + PLACES_PADDING, np.int64),
+        )
         found = np.empty(2 * LEAF_WORDS + 3, np.uint64)
         largest = self._largest
         kept = (
