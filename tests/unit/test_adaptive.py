@@ -17,6 +17,7 @@ from wherecast.errors import SnapshotError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
 from wherecast.kernels.descent import NO_NULL
+from wherecast.kernels.jit import frozen
 from wherecast.kernels.leaves import MAP, PAIRED, SURE, WORDS
 from wherecast.matchers.adaptive import AdaptiveMatcher, root_starts
 from wherecast.matchers.adaptive_check import read_tree
@@ -35,6 +36,14 @@ def found(matcher: AdaptiveMatcher, events: EventCodes) -> list[list[int]]:
     assert ptr[-1] == ids.size
     one_each = np.arange(matcher.n_clauses + 1, dtype=np.int32)
     assert np.array_equal(np.diff(ptr), matcher.weigh(events, one_each))
+    if matcher.has_dense:
+        (listed_ptr, listed), dense = matcher.match_apart(events)
+        out, cursor = np.full(ids.size, -1, np.int64), ptr[:-1].copy()
+        dense.expand(frozen(one_each), np.arange(matcher.n_clauses, dtype=np.int32), cursor, ptr[1:], out)
+        assert np.array_equal(ptr[1:] - cursor, np.diff(listed_ptr))
+        for e in range(events.n_events):
+            out[cursor[e] : ptr[e + 1]] = listed[listed_ptr[e] : listed_ptr[e + 1]]
+            assert sorted(out[ptr[e] : ptr[e + 1]].tolist()) == sorted(ids[ptr[e] : ptr[e + 1]].tolist())
     return [sorted(ids[ptr[e] : ptr[e + 1]].tolist()) for e in range(events.n_events)]
 
 
@@ -369,7 +378,7 @@ def test_expanding_writes_the_values_of_what_holds(kind: type, arrays: list[int]
     drawn = rng.integers(1, heaviest, boxes.n_clauses) * (rng.random(boxes.n_clauses) < share) + 1
     weights = np.sort(drawn).astype(np.int32)
     matcher = AdaptiveMatcher.build(boxes, None, weights)
-    assert matcher.is_dense
+    assert matcher.has_dense
     ptr = np.concatenate([[0], np.cumsum(weights)]).astype(np.int32)
     ptr.flags.writeable = False  # as in a segment: else the kernel is compiled once more
     values = rng.permutation(ptr[-1]).astype(kind)
@@ -377,7 +386,9 @@ def test_expanding_writes_the_values_of_what_holds(kind: type, arrays: list[int]
     assert counts.tolist() == [int(weights[clauses].sum()) for clauses in wanted]
     ends = np.cumsum(counts)
     cursor, out = ends - counts, np.full(ends[-1], -1, np.int64)
-    matcher.expand(events, ptr, values, cursor, ends, out)
+    (listed, _), dense = matcher.match_apart(events)
+    assert not listed.any()
+    dense.expand(ptr, values, cursor, ends, out)
     assert cursor.tolist() == ends.tolist()
     for part, clauses in zip(np.split(out, ends[:-1]), wanted, strict=True):
         own = [values[ptr[c] : ptr[c + 1]] for c in clauses]

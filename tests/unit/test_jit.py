@@ -18,6 +18,7 @@ import pytest
 
 from wherecast.kernels.guards import SINGLE, find_guarded
 from wherecast.kernels.jit import (
+    HAS_COMPRESS,
     compress_16,
     count_both_4,
     count_rows_1,
@@ -31,6 +32,7 @@ from wherecast.kernels.jit import (
     trailing_zeros,
 )
 from wherecast.kernels.kept import source_stamp
+from wherecast.kernels.leaves import BITS_AT, FOLD_AT, PLACES_PADDING, ROW_AT, SHIFT_AT, gather_rows
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RNG = np.random.default_rng(11)
@@ -86,6 +88,47 @@ def test_compress(mask: int) -> None:
     assert target[5 : 5 + len(chosen)].tolist() == chosen
     assert not target[:5].any()
     assert not target[21:].any()
+
+
+@pytest.mark.parametrize(("source", "target"), [(np.int32, np.int64), (np.int64, np.int64), (np.float32, np.float32)])
+@pytest.mark.skipif(not HAS_COMPRESS, reason="only AVX-512 compresses other numbers than integers of 32 bits")
+def test_compress_other_numbers(source: type, target: type) -> None:
+    """Integers may become wider on the way; negative ones stay so."""
+    values, out = np.arange(-30, 30).astype(source), np.zeros(40, target)
+    for mask in (0, 1, 0x8000, 0xFFFF, 0b1000100000010011):
+        out[:] = 0
+        compress(values, 3, np.uint64(mask | 0xABC0000), out, 5)
+        chosen = [values[3 + i] for i in range(16) if mask >> i & 1]
+        assert out[5 : 5 + len(chosen)].tolist() == chosen
+        assert not out[:5].any()
+        assert not out[21:].any()
+
+
+@hot
+def places_of(columns: Any, codes: Any, event: int, stride: int, base: int, places: Any) -> Any:
+    """As a kernel calls it."""
+    return gather_rows(columns, 2, columns.size, stride, base, codes, event, places)
+
+
+@pytest.mark.parametrize("n_columns", [1, 7, 8, 9, 40])
+def test_rows_of_columns(n_columns: int) -> None:
+    """Where an event's rows start, several columns at a time: two rows where a column is folded, none where the event has a list."""
+    shift, bits_of, fold, row = (RNG.integers(0, most, n_columns) for most in (4, 9, 2, 2**31))
+    column = RNG.permutation(50)[:n_columns]
+    packed = column | shift << SHIFT_AT | bits_of << BITS_AT | fold << FOLD_AT | row << ROW_AT
+    codes = RNG.integers(-1, 40, (3, 50)).astype(np.int32)
+    stride, base = 36, 2**33
+    wanted, lists = [], 0
+    for i in range(n_columns):
+        code = int(codes[1, column[i]])
+        bucket = code >> int(shift[i]) & (1 << int(bits_of[i])) - 1
+        rows = [int(row[i]), int(row[i]) + 1] if fold[i] > bucket else [int(row[i]) + bucket - int(fold[i])]
+        wanted += [base + r * stride for r in rows] if code >= 0 else []
+        lists += code < 0
+    places = np.full(2 * n_columns + PLACES_PADDING, -7)
+    count, found_lists = places_of(np.concatenate([[9, 9], packed]), codes, 1, stride, base, places)
+    assert (count, found_lists) == (len(wanted), lists)
+    assert sorted(places[:count].tolist()) == sorted(wanted)
 
 
 @pytest.mark.parametrize(("count", "lanes"), [(count_16, 16), (count_4, 4), (count_1, 1)])

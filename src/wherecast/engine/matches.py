@@ -14,12 +14,11 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
-from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import write_values
 from wherecast.kernels.jit import frozen
 from wherecast.language.events.html import html_table
-from wherecast.matchers.protocol import Matcher
+from wherecast.matchers.protocol import DenseHits
 
 if TYPE_CHECKING:
     DataFrame: TypeAlias = Any  # pandas ships no types, and is needed only by those who have it
@@ -81,30 +80,27 @@ class SegmentMatches(NamedTuple):
 
 
 class DenseMatches(NamedTuple):
-    """Events of a segment whose matcher goes from them to subscriptions in one step, which is left to do.
+    """Filters of one segment, some of which are not listed: from these to subscriptions is one step, left to do when it is asked for.
 
     Nothing was dead when the events were matched, and what died since is alive at that version.
     """
 
-    segment: Segment
-    matcher: Matcher  # of that moment: the segment may get another
-    codes: EventCodes
+    listed: SegmentMatches
+    dense: DenseHits  # of the matcher of that moment: the segment may get another
 
-    def add_counts(self, version: int, counts: Longs) -> None:  # noqa: ARG002
+    @property
+    def segment(self) -> Segment:
+        return self.listed.segment
+
+    def add_counts(self, version: int, counts: Longs) -> None:
         """Add the subscriptions of each event."""
-        counts += self.matcher.weigh(self.codes, frozen(self.segment.subscriptions.ptr))
+        self.listed.add_counts(version, counts)
+        self.dense.add_weights(frozen(self.segment.subscriptions.ptr), counts)
 
-    def write(
-        self,
-        version: int,  # noqa: ARG002
-        values: npt.NDArray[Any],
-        cursor: Longs,
-        ends: Longs,
-        out: npt.NDArray[Any],
-    ) -> None:
+    def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
-        ptr = frozen(self.segment.subscriptions.ptr)
-        self.matcher.expand(self.codes, ptr, frozen(values), cursor, ends, out)
+        self.dense.expand(frozen(self.segment.subscriptions.ptr), frozen(values), cursor, ends, out)
+        self.listed.write(version, values, cursor, ends, out)
 
 
 class Matches:

@@ -52,7 +52,8 @@ def match_part(segment: Segment, batch: EventBatch, limits: Limits, threads: int
         return SegmentMatches(segment, *match_threaded(segment, batch, limits, threads))
     matcher = segment.dense_matcher()
     if matcher is not None:
-        return DenseMatches(segment, matcher, segment.encode(batch))
+        listed, dense = matcher.match_apart(segment.encode(batch))
+        return DenseMatches(SegmentMatches(segment, *listed), dense)
     return SegmentMatches(segment, *segment.match(batch, limits))
 
 

@@ -242,9 +242,9 @@ class Segment:
         return self.died is None and not self.residuals.is_needed and not self.boxes.filter_ids.size
 
     def dense_matcher(self) -> Matcher | None:
-        """The matcher, if it is one that goes from events to subscriptions in one step and nothing stands in its way."""
+        """The matcher, if it has a dense part and nothing stands in the way of going from there to subscriptions in one step."""
         matcher = self.matcher
-        return matcher if matcher.is_dense and self._clauses_say_all() else None
+        return matcher if matcher.has_dense and self._clauses_say_all() else None
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)

@@ -11,8 +11,9 @@ To weigh matches is to count them where all clauses of a word have one subscript
 words are kept as bit planes: the sum is a count for each bit of the weights, and no clause is looked at by itself.
 
 `expand_dense` goes on to the subscriptions of each clause while they, too, are in the cache: listing clauses first and
-looking up their subscriptions event by event takes twice as long on `topss`. Clauses with one subscription, which are
-most, are copied without a branch; others by runs.
+looking up their subscriptions event by event takes twice as long on `topss`. Most clauses have one subscription. In a batch, the values of
+those of a leaf are put side by side once, and then the bits of a word choose among 64 of them, wherever filters stand in the index. Subscriptions
+of other clauses are copied by runs.
 """
 
 from __future__ import annotations
@@ -52,9 +53,13 @@ from wherecast.kernels.leaves import (
     WORDS,
     and_rows,
     find_bits,
+    first_bits,
     list_bits,
     list_word,
 )
+
+#: From so many events on, the values of a leaf's clauses are put side by side first: for one event that takes longer than writing them.
+NEAR = 16
 
 
 @inlined
@@ -286,37 +291,49 @@ def list_words(found: Words, first: Scalar, end: Scalar, slots: Ints, slot: Scal
 
 
 @inlined
-def find_run(slots: Ints, slot: Scalar, size: Scalar, ptr: Ints, n_values: Scalar) -> Scalar:
-    """Where the values of a leaf's first clauses, with one value each, begin if they follow each other; else -1."""
-    if size == 0 or ptr[slots[slot]] + size + 64 > n_values:
-        return -1
+def gather_values(
+    slots: Ints, slot: Scalar, size: Scalar, ptr: Ints, values: npt.NDArray[Any], near: npt.NDArray[Any]
+) -> Scalar:
+    """Write the values of the first clauses of slots[slot:slot + size], those with one value each, to `near`; how many there are."""
     for k in range(size):
-        if slots[slot + k] != slots[slot] + k:
-            return -1
-    return np.int64(ptr[slots[slot]])
+        value = ptr[np.uint32(slots[np.uint64(slot + k)])]
+        if ptr[np.uint32(slots[np.uint64(slot + k)]) + 1] != value + 1:
+            return np.int64(k)
+        near[np.uint64(k)] = values[np.uint32(value)]
+    return np.int64(size)
 
 
 @inlined
-def write_run(
-    found: Words, words: Scalar, values: npt.NDArray[Any], run: Scalar, out: npt.NDArray[Any], at: Scalar, end: Scalar
+def write_near(
+    word: Scalar, near: npt.NDArray[Any], base: Scalar, out: npt.NDArray[Any], at: Scalar, end: Scalar
 ) -> Scalar:
-    """Write values[run + i] for each bit i of some words; out[:end] may be overwritten behind them."""
-    for i in range(words):
-        if at + 64 <= end:
-            at = list_eights(found[i], values, run + 64 * i, out, at)
-        else:
-            at = list_bits(found[i], values, run + 64 * i, out, at)
+    """Write near[base + i] for each bit i of a word; out[:end] may be overwritten behind them."""
+    if at + 64 > end:
+        return list_bits(word, near, base, out, at)
+    if HAS_COMPRESS:
+        return list_word(word, near, base, out, at)
+    return list_eights(word, near, base, out, at)
+
+
+@inlined
+def write_runs(
+    clauses: Ints, n: Scalar, ptr: Ints, values: npt.NDArray[Any], out: npt.NDArray[Any], at: Scalar, end: Scalar
+) -> Scalar:
+    """Write the values of clauses[:n]; out[:end] may be overwritten behind them."""
+    for i in range(n):
+        value = np.int64(ptr[clauses[i]])
+        at = copy_run(values, value, ptr[clauses[i] + 1] - value, out, at, end)
     return at
 
 
 @hot
 def expand_dense(
     tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, clauses: Ints, ptr: Ints,
-    values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any],
+    values: npt.NDArray[Any], near: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any],
 ) -> None:  # fmt: skip
     """Write values[ptr[c]:ptr[c + 1]] of every clause c of leaves first:end that holds, at each event's cursor.
 
-    An event's part of `out` ends at `ends`; `clauses` is scratch for those of a leaf and 64 more.
+    An event's part of `out` ends at `ends`; `clauses` is scratch for those of a leaf and 64 more, `near` for their values.
     """
     _, _, _, leaves, columns, maps, slots, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
@@ -328,7 +345,8 @@ def expand_dense(
         simple = is_simple(columns, begin, stop, list_codes)
         single = count_single(word_weights, base, words)
         base += words
-        run = find_run(slots, slot, min(64 * single, leaves[leaf, SIZE]), ptr, values.size)
+        is_near = codes.shape[0] >= NEAR
+        n_near = gather_values(slots, slot, leaves[leaf, SIZE], ptr, values, near) if is_near else np.int64(0)
         for event in range(codes.shape[0]):
             if simple:
                 count = gather_exact(columns, begin, stop, words, leaves[leaf, MAP], codes, event, places)
@@ -336,18 +354,22 @@ def expand_dense(
             else:
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
             at = cursor[event]
-            if run >= 0 and not HAS_COMPRESS:
-                at = write_run(found, single, values, run, out, at, ends[event])
+            if is_near:
+                for i in range(n_near >> 6):
+                    at = write_near(found[i], near, 64 * i, out, at, ends[event])
+                others: Scalar = n_near >> 6
+                if others < words:
+                    light = first_bits(n_near & 63)
+                    at = write_near(found[others] & light, near, 64 * others, out, at, ends[event])
+                    found[others] &= ~light
             else:
                 n = list_words(found, 0, single, slots, slot, clauses)
                 for i in range(n):  # unsigned: a sign would be tested for each
                     out[np.uint64(at + i)] = values[np.uint32(ptr[np.uint32(clauses[i])])]
                 at += n
-            n = list_words(found, single, words, slots, slot, clauses)
-            for i in range(n):
-                value = np.int64(ptr[clauses[i]])
-                at = copy_run(values, value, ptr[clauses[i] + 1] - value, out, at, ends[event])
-            cursor[event] = at
+                others = single
+            n = list_words(found, others, words, slots, slot, clauses)
+            cursor[event] = write_runs(clauses, n, ptr, values, out, at, ends[event])
 
 
 @hot

@@ -43,6 +43,7 @@ from wherecast.kernels.leaves import (
     SURE,
     UNASKED,
     WORDS,
+    fetch_guards,
     fetch_places,
     fetch_rows,
     fetch_slots,
@@ -109,7 +110,7 @@ class Scratch(NamedTuple):
     """Memory that one call of a kernel works in."""
 
     stack: Ints  # children still to visit
-    places: Longs  # (2 * columns + 1,) rows to AND
+    places: Longs  # (2 * columns + PLACES_PADDING,) rows to AND
     found: Words  # (2 * LEAF_WORDS + 3,) candidates and those that need no check; the end is padding for reads of four words
     waiting: Ints  # (slots of the largest leaf + WAITING + UNASKED,) clauses whose boxes are to be checked
     kept: Ints  # (slots of the largest leaf + KEPT,) clauses that hold, of the events of a block
@@ -387,6 +388,7 @@ def descend(
                     fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
                     if stack[top - 1] > 0:
                         after = np.int64(stack[top - 1]) - 1
+                        fetch_guards(leaves, guards, after)
                         for at in range(
                             leaves[after, SLOT], leaves[after, SLOT] + min(leaves[after, SIZE], np.int64(128)), 16
                         ):

@@ -30,7 +30,10 @@ sums a loop of twenty words at twice the time.
 Listing a well-filled word bit by bit mispredicts its end each time (2.0 ns a match on `topss`, against 1.1). With
 AVX-512, `compress_16` moves the chosen ones of 16 neighbours together in one instruction (`HAS_COMPRESS`). With AVX2 it permutes eight at
 a time, by a table of the 256 ways to choose among eight (`HAS_PERMUTE`). Elsewhere LLVM would turn it into 16 branches. `copy_8` is one load and one store: a loop over array
-elements stays scalar, because the compiler cannot tell that source and target are apart.
+elements stays scalar, because the compiler cannot tell that source and target are apart. With AVX-512, `compress_16` takes numbers of 64 bits, too, and makes 64 bits of 32.
+
+`place_rows` finds the rows that an event asks of eight columns at a time. One by one that takes 3 ns a column: how many rows a column has depends on the
+event, so each waits for the one before. It takes 1.1 ns so.
 
 `add_word` takes a word as the mask of 64 neighbouring counters. LLVM turns the masked addition into one instruction where
 the machine has masks (AVX-512), and into a handful of shuffles elsewhere. Going through the set bits one by one costs a
@@ -253,6 +256,10 @@ if config.DISABLE_JIT:
     def stay_apart() -> None:
         """Keep the function that calls this out of its callers' code."""
 
+    def place_rows(columns: Any, at: Any, left: Any, own: Any, stride: Any, base: Any, places: Any, n: Any) -> Any:
+        """Stands in for the vector instructions; `leaves.gather_rows` has the meaning."""
+        raise NotImplementedError
+
     def add_word(word: Any, hits: Any, at: Any) -> None:
         """Add bit i of the word to hits[at + i], for all 64."""
         for i in range(64):
@@ -359,12 +366,22 @@ else:
             parts = context, builder, signature, arguments
             if HAS_PERMUTE:
                 return _permute_16(*parts)
-            values = builder.load(_vector_at(*parts, 0, arguments[1], 16), align=4)
-            chosen = builder.trunc(arguments[2], ir.IntType(16))
-            chosen = builder.bitcast(chosen, ir.VectorType(ir.IntType(1), 16))
-            name, rest = "llvm.experimental.vector.compress.v16i32", ir.Constant(values.type, ir.Undefined)
-            packed = _call(builder, name, values.type, values, chosen, rest)
-            builder.store(packed, _vector_at(*parts, 3, arguments[4], 16), align=4)
+            _, at, mask, _, n = arguments
+            width, wide = signature.args[0].dtype.bitwidth, signature.args[3].dtype.bitwidth
+            lanes = 512 // max(width, 32)
+            long, number = ir.IntType(64), ir.VectorType(ir.IntType(width), lanes)
+            for first in range(0, 16, lanes):
+                source = _vector_at(*parts, 0, builder.add(at, long(first)), lanes)
+                values = builder.load(builder.bitcast(source, number.as_pointer()), align=width // 8)
+                bits = builder.trunc(builder.lshr(mask, long(first)), ir.IntType(lanes))
+                chosen = builder.bitcast(bits, ir.VectorType(ir.IntType(1), lanes))
+                name, rest = f"llvm.experimental.vector.compress.v{lanes}i{width}", ir.Constant(number, ir.Undefined)
+                packed = _call(builder, name, number, values, chosen, rest)
+                if wide > width:
+                    packed = builder.sext(packed, ir.VectorType(ir.IntType(wide), lanes))
+                place = _vector_at(*parts, 3, n, lanes)
+                builder.store(packed, builder.bitcast(place, packed.type.as_pointer()), align=wide // 8)
+                n = builder.add(n, builder.zext(builder.ctpop(bits), long))
             return context.get_dummy_value()
 
         return types.void(source, types.int64, types.uint64, target, types.int64), generate
@@ -527,6 +544,68 @@ else:
     match_guards = _match_guards(in_registers=False)
     # The same for at most 32 columns: their buckets are in two registers, and nothing is gathered from memory.
     match_guards_32 = _match_guards(in_registers=HAS_COMPRESS)
+
+    @intrinsic
+    def place_rows(
+        typing_context: Any, columns: Any, at: Any, left: Any, own: Any, stride: Any, base: Any, places: Any, n: Any
+    ) -> Any:
+        """Write where the rows of columns[at:at + 8], of which `left` are left, start for an event with the codes `own` to places[n:].
+
+        Columns are packed as `leaves` has them; `stride` and `base` are those of `leaves.gather_rows`.
+
+        Returns the new n and, 32 bits on, how many of the codes are negative; these have no row. places[n:n + 16] may be overwritten.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            parts, lanes = (context, builder, signature, arguments), 8
+            long, byte, kind = ir.IntType(64), ir.IntType(8), ir.VectorType(ir.IntType(64), lanes)
+
+            def all_of(value: int) -> Any:
+                return ir.Constant(kind, [value] * lanes)
+
+            def part(first: int, bits: int) -> Any:
+                return builder.and_(builder.lshr(packed, all_of(first)), all_of(2**bits - 1))
+
+            def append(rows: Any, chosen: Any, n: Any) -> Any:
+                name, rest = f"llvm.experimental.vector.compress.v{lanes}i64", ir.Constant(kind, ir.Undefined)
+                chosen_rows = _call(builder, name, kind, rows, chosen, rest)
+                builder.store(chosen_rows, _vector_at(*parts, 6, n, lanes), align=8)
+                return builder.add(n, count(chosen))
+
+            def count(chosen: Any) -> Any:
+                return builder.zext(builder.ctpop(builder.bitcast(chosen, byte)), long)
+
+            left = _spread(builder, arguments[2], kind)
+            there = builder.icmp_signed("<", ir.Constant(kind, list(range(lanes))), left)
+            align = ir.Constant(ir.IntType(32), 8), ir.Constant(ir.IntType(32), 4)
+            where = _vector_at(*parts, 0, arguments[1], lanes)
+            name = f"llvm.masked.load.v{lanes}i64.p0"
+            packed = _call(builder, name, kind, where, align[0], there, all_of(0))
+            data = context.make_array(signature.args[3])(context, builder, arguments[3]).data
+            offset = builder.shl(part(0, 16), all_of(2))
+            addresses = builder.add(_spread(builder, builder.ptrtoint(data, long), kind), offset)
+            pointers = builder.inttoptr(addresses, ir.VectorType(ir.IntType(32).as_pointer(), lanes))
+            number = ir.VectorType(ir.IntType(32), lanes)
+            name, nothing = f"llvm.masked.gather.v{lanes}i32.v{lanes}p0", ir.Constant(number, [0] * lanes)
+            code = builder.sext(_call(builder, name, number, pointers, align[1], there, nothing), kind)
+            mask = builder.sub(builder.shl(all_of(1), part(21, 5)), all_of(1))
+            bucket = builder.and_(builder.ashr(code, part(16, 5)), mask)
+            folded = part(26, 1)
+            is_first = builder.icmp_signed(">", folded, bucket)
+            row = builder.select(is_first, all_of(0), builder.sub(bucket, folded))
+            row = builder.add(row, builder.lshr(packed, all_of(32)))
+            stride = _spread(builder, arguments[4], kind)
+            low = all_of(2**32 - 1)
+            row = builder.mul(builder.and_(row, low), builder.and_(stride, low))
+            row = builder.add(row, _spread(builder, arguments[5], kind))
+            has_row = builder.and_(there, builder.icmp_signed(">=", code, all_of(0)))
+            n = append(row, has_row, arguments[7])
+            n = append(builder.add(row, stride), builder.and_(has_row, is_first), n)
+            lists = count(builder.icmp_signed("<", code, all_of(0)))
+            return builder.or_(n, builder.shl(lists, long(32)))
+
+        form = types.int64(columns, types.int64, types.int64, own, types.int64, types.int64, places, types.int64)
+        return form, generate
 
     @intrinsic
     def stay_apart(typing_context: Any) -> Any:

@@ -39,8 +39,10 @@ from wherecast.kernels.jit import (
     and_rows_4,
     and_rows_16,
     compress_16,
+    config,
     inlined,
     jit,
+    place_rows,
     popcount,
     prefetch,
     trailing_zeros,
@@ -61,6 +63,16 @@ SIDE_BY_SIDE, PAIRED = -1, 2
 #: Parts of a packed leaf column: column number | shift | bucket bits | folded | first row.
 SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
+#: Columns of which an event's rows are asked for ahead. More are not, as the processor cannot wait for so many lines at the same time.
+MOST_FETCHED = 32
+#: Guards that are asked for ahead.
+FETCHED_GUARDS = 256
+#: Columns of which the rows are found at the same time, where there are so many and the machine has instructions for it.
+AT_ONCE = 8
+_AT_ONCE = HAS_COMPRESS and not config.DISABLE_JIT
+#: Places behind those of all rows, for whole writes.
+PLACES_PADDING = 16
+
 B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
@@ -75,6 +87,12 @@ def gather_rows(
     """
     count: Scalar = 0
     lists: Scalar = 0
+    if _AT_ONCE and end - first >= AT_ONCE:
+        own = codes[np.uint64(event)]
+        for at in range(first, end, AT_ONCE):
+            both = place_rows(columns, at, end - at, own, stride, base, places, count)
+            count, lists = both & 0xFFFFFFFF, lists + (both >> 32)
+        return count, lists
     for at in range(first, end):
         packed = columns[np.uint64(at)]
         code = np.int64(codes[np.uint64(event), np.uint64(packed & 0xFFFF)])
@@ -221,6 +239,15 @@ def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> N
 
 
 @inlined
+def fetch_guards(leaves: Longs, guards: Ints, leaf: Scalar) -> None:
+    """Bring the guards of a leaf into the cache, but for the first ones, which `fetch_places` asks for."""
+    if leaves[leaf, WORDS] == 0:
+        first = leaves[leaf, MAP]
+        for at in range(first + 16, first + min(leaves[leaf, SIZE], np.int64(FETCHED_GUARDS)), 16):
+            prefetch(guards, at)
+
+
+@inlined
 def fetch_slots(leaves: Longs, guards: Ints, slots: Ints, stack: Ints, first: Scalar, end: Scalar) -> None:
     """Bring guards and slots of all row leaves among many children into the cache at the same time."""
     for at in range(first, end):
@@ -232,12 +259,15 @@ def fetch_slots(leaves: Longs, guards: Ints, slots: Ints, stack: Ints, first: Sc
 
 @inlined
 def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Scalar, item: Scalar) -> None:
-    """Bring the rows that an event will ask of a bitmap leaf into the cache."""
+    """Bring the rows that an event will ask of a bitmap leaf into the cache, unless they are many."""
     if item <= 0 or leaves[item - 1, WORDS] == 0:
         return
     words, base, sure = leaves[item - 1, WORDS], leaves[item - 1, MAP], leaves[item - 1, SURE]
+    first, end = leaves[item - 1, COLUMN], leaves[item - 1, COLUMN_END]
+    if end - first > MOST_FETCHED:
+        return
     stride = 2 * words if sure < 0 else words
-    for at in range(leaves[item - 1, COLUMN], leaves[item - 1, COLUMN_END]):
+    for at in range(first, end):
         packed = columns[at]
         bucket = (np.int64(codes[event, packed & 0xFFFF]) >> ((packed >> SHIFT_AT) & 31)) & (
             (1 << ((packed >> BITS_AT) & 31)) - 1

@@ -62,6 +62,7 @@ from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.leaves import (
     CHECKED,
     LEAF_WORDS,
+    PLACES_PADDING,
     SIZE,
     SLOT_PADDING,
     UNASKED,
@@ -75,7 +76,7 @@ from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import count_marks, describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
+from wherecast.matchers.protocol import Arrays, DenseHits, Hits, Matcher, each_once
 
 #: Place of the matches among the numbers of `_tally`.
 LEAVES, CANDIDATES, MATCHES = 1, 2, 4
@@ -197,9 +198,8 @@ class AdaptiveMatcher(Matcher):
         batch = plain(project(self._projection, events))
         scratch = self._borrow(batch)
         ptr, ids = self._descend(batch, events, scratch)
-        if self._dense[0] == self._dense[1]:
-            if not batch[2].size:
-                self._spare_scratch.append(scratch)
+        if not self.has_dense:
+            self._give_back(batch, scratch)
             return ptr, ids
         counts = np.diff(ptr)
         dense_counts = np.zeros(counts.size, np.int64)
@@ -209,13 +209,14 @@ class AdaptiveMatcher(Matcher):
         out = np.empty(ptr[-1], np.int32)
         copy_events(ids, counts, cursor, out)
         list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
+        self._give_back(batch, scratch)
         return ptr, out
 
     def match_stored(
         self, values: Longs, jobs: Longs, is_open: Bools, n_events: int, n_columns: int
     ) -> tuple[Longs, Ints] | None:
         """`match` in one call, from stored values that are not lists; None if there is a dense part."""
-        if not self._grown or self._dense[0] < self._dense[1] or self._goes_by_leaf(n_events):
+        if not self._grown or self.has_dense or self._goes_by_leaf(n_events):
             return None
         call, given = self._match_few
         try:
@@ -297,7 +298,7 @@ class AdaptiveMatcher(Matcher):
         """An attribute and, by code, whether an event with that code may match anything; None if all may."""
         first, end, rest, end_rest = self._tree.nodes[0].tolist() if len(self._tree.nodes) else (0, 0, 0, 1)
         column = np.unique(self._tree.tests[first:end, 0])
-        if rest < end_rest or self._dense[0] < self._dense[1] or column.size != 1:
+        if rest < end_rest or self.has_dense or column.size != 1:
             return None
         c = int(column[0])
         table = self._projection.table[self._projection.table_ptr[c] : self._projection.table_ptr[c + 1]]
@@ -311,13 +312,37 @@ class AdaptiveMatcher(Matcher):
 
         The weights must be those that `build` was given.
         """
-        batch = plain(project(self._projection, events))
-        scratch = self._scratch(batch)
-        event_ptr, ids = self._descend(batch, events, scratch)
+        (event_ptr, ids), dense = self.match_apart(events)
         totals = np.zeros(event_ptr.size - 1, np.int64)
         count_subscriptions(ptr, count_single(ptr), event_ptr, ids, _NONE_DIED, 0, _NONE_DIED, totals)
-        weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
+        dense.add_weights(ptr, totals)
         return totals
+
+    @property
+    def has_dense(self) -> bool:
+        return self._dense[0] < self._dense[1]
+
+    def match_apart(self, events: EventCodes) -> tuple[Hits, DenseHits]:
+        """The clauses of the tree, and those of the dense part."""
+        batch = plain(project(self._projection, events))
+        scratch = self._borrow(batch)
+        found = self._descend(batch, events, scratch)
+        self._give_back(batch, scratch)
+        return Hits(*found), _UnlistedHits(self, batch)
+
+    def _add_dense_weights(self, batch: Projected, ptr: Ints, totals: Longs) -> None:
+        scratch = self._borrow(batch)
+        weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
+        self._give_back(batch, scratch)
+
+    def _expand_dense(
+        self, batch: Projected, ptr: Ints, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]
+    ) -> None:
+        scratch = self._borrow(batch)
+        n = 64 * LEAF_WORDS + 64
+        expand_dense(self._plain, batch, *self._dense, scratch, self._word_weights, np.empty(n, np.int32), ptr, frozen(values),
+                     np.empty(n, values.dtype), cursor, ends, out)  # fmt: skip
+        self._give_back(batch, scratch)
 
     def _planes(self, ptr: Ints) -> Planes:
         """The weights of the dense part as `weigh_dense` reads them, made when first asked for."""
@@ -331,24 +356,6 @@ class AdaptiveMatcher(Matcher):
             self._weight_planes = planes
         return self._weight_planes
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether all clauses are in the dense part: then `expand` serves."""
-        return not self._grown
-
-    def expand(
-        self, events: EventCodes, ptr: Ints, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]
-    ) -> None:
-        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, and move the cursors on.
-
-        An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
-        of `ptr`, as for `weigh`.
-        """
-        batch = plain(project(self._projection, events))
-        clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
-        expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
-                     frozen(values), cursor, ends, out)  # fmt: skip
-
     def _borrow(self, batch: Projected) -> Scratch:
         """Memory for a call; where there are no lists, that of an earlier one may do."""
         try:
@@ -356,12 +363,20 @@ class AdaptiveMatcher(Matcher):
         except IndexError:
             return self._scratch(batch)
 
+    def _give_back(self, batch: Projected, scratch: Scratch) -> None:
+        """Keep the memory of a call that has ended."""
+        if not batch[2].size:
+            self._spare_scratch.append(scratch)
+
     def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
         longest = max(list_codes.size, 1)
         if longest > 1 and len(codes) > 1:
             longest = int(np.diff(list_ptr).max(initial=1))
-        stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
+        stack, places = (
+            np.empty(self._stack * longest, np.int32),
+            np.empty(2 * codes.shape[1] + PLACES_PADDING, np.int64),
+        )
         found = np.empty(2 * LEAF_WORDS + 3, np.uint64)
         largest = self._largest
         kept = (
@@ -523,6 +538,19 @@ class AdaptiveMatcher(Matcher):
         visits: npt.NDArray[np.float64] = totals / max(events.n_events, 1)
         visits += np.array([0, dense.size, dense.sum(), 0, 0])
         return visits
+
+
+class _UnlistedHits(DenseHits):
+    """What holds of the dense part of a matcher: searched for each question, as its bits may take more memory than the index."""
+
+    def __init__(self, matcher: AdaptiveMatcher, batch: Projected) -> None:
+        self._matcher, self._batch = matcher, batch
+
+    def add_weights(self, ptr: Ints, totals: Longs) -> None:
+        self._matcher._add_dense_weights(self._batch, ptr, totals)  # noqa: SLF001 - a part of it
+
+    def expand(self, ptr: Ints, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
+        self._matcher._expand_dense(self._batch, ptr, values, cursor, ends, out)  # noqa: SLF001 - a part of it
 
 
 def rows_of(boxes: PackedBoxes) -> Rows:

@@ -49,6 +49,24 @@ def _drop_repeats() -> Callable[..., int]:
     return direct(drop_repeats, ids, np.zeros(1, np.int64), frozen(ids), np.zeros(0, np.uint64))
 
 
+class DenseHits(ABC):
+    """Clauses of a dense part that hold for the events of a batch, not listed.
+
+    Most of them hold for most events, and going from bits to subscriptions takes less time than listing them.
+    """
+
+    @abstractmethod
+    def add_weights(self, ptr: Ints, totals: Longs) -> None:
+        """Add the weights of the clauses that hold for each event to `totals`, as `Matcher.weigh`."""
+
+    @abstractmethod
+    def expand(self, ptr: Ints, values: Numbers, cursor: Longs, ends: Longs, out: Numbers) -> None:
+        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
+
+        An event's part of `out` ends at `ends`. The weights that the matcher was built with must be those of `ptr`.
+        """
+
+
 class Matcher(ABC):
     """A matching algorithm over boxes."""
 
@@ -112,15 +130,12 @@ class Matcher(ABC):
         return np.diff(running[event_ptr])
 
     @property
-    def is_dense(self) -> bool:
-        """Whether `expand` serves: it writes the subscriptions of what holds without listing clauses first."""
+    def has_dense(self) -> bool:
+        """Whether there is a dense part, and so `match_apart`."""
         return False
 
-    def expand(self, events: EventCodes, ptr: Ints, values: Numbers, cursor: Longs, ends: Longs, out: Numbers) -> None:
-        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
-
-        An event's part of `out` ends at `ends`. Only where `is_dense`.
-        """
+    def match_apart(self, events: EventCodes) -> tuple[Hits, DenseHits]:
+        """`match` without listing the clauses of the dense part. Only where `has_dense`."""
         raise NotImplementedError(f"matcher {self.name!r} lists clauses; see `match`")
 
     # -- storing --------------------------------------------------------------------------------------------------
