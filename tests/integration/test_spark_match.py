@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -211,6 +211,22 @@ def test_output_forms_tell_the_same(spark: SparkSession, built: Callable[[str], 
     counts = ws.match(events, index, output="counts", unmatched=True).collect()
     assert {row.note: row.matches for row in counts} == {note: per_event[note] for note in "abcdefg"}
     assert {row.note for row in lists} == set(per_event)
+
+
+@pytest.mark.parametrize("unmatched", [False, True], ids=["matched", "all"])
+@pytest.mark.parametrize(("output", "name"), [("lists", "subscriptions"), ("counts", "matches")])
+def test_plain_answers_equal_counted_ones(
+    spark: SparkSession, built: Callable[[str], str], output: Literal["lists", "counts"], name: str, unmatched: bool
+) -> None:
+    """A list or count that is added to events as it is gives the rows and columns that one beside other answers gives, whatever its name."""
+    index, names = built("broadcast"), {name: "what's `found`.here"}
+    events = frame(spark, EVENTS)
+    plain = ws.match(events, index, output=output, unmatched=unmatched, names=names)
+    counted = ws.match(events, index, output=output, unmatched=unmatched, names=names, numbers=ws.Numbers())
+    assert plain.columns == counted.columns == [*events.columns, "what's `found`.here"]
+    assert plain.schema == counted.schema
+    assert sorted(map(repr, plain.collect())) == sorted(map(repr, counted.collect()))
+    assert plain.count() == (len(EVENTS) if unmatched else len(ws.match(events, index, output=output).collect()))
 
 
 def test_subscribers_are_joined(spark: SparkSession, built: Callable[[str], str]) -> None:

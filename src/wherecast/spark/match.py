@@ -158,6 +158,8 @@ def match(
     )
     plan = index.plan(manifest)
     keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
+    if plan is None and task.is_plain and output != "pairs" and not rules and ERROR not in events.columns:
+        return _add_answers(events, task, columns_used, names.found(output), keep_events=keep_events)
     if plan is None:
         found = _answered(events, task, columns_used, numbers, keep_events=keep_events)
     else:
@@ -188,6 +190,14 @@ def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
     return found
 
 
+def _add_answers(
+    events: DataFrame, task: MatchTask, used: Mapping[str, Path], name: str, *, keep_events: bool
+) -> DataFrame:
+    """Events with their answer as the last column, where that is all that was asked for: two steps of the plan in place of three."""
+    found = add_column(events, name, task.match, used, _answer_type(task))
+    return found if keep_events else found.where(_is_some(task, quote(name)))
+
+
 def _answered(
     events: DataFrame, task: MatchTask, used: Mapping[str, Path], numbers: Numbers | None, *, keep_events: bool
 ) -> DataFrame:
@@ -202,7 +212,11 @@ def _answered(
 
 def _is_found(task: MatchTask) -> str:
     """Whether an event matches something, as SQL."""
-    ids = _part(task, IDS)
+    return _is_some(task, _part(task, IDS))
+
+
+def _is_some(task: MatchTask, ids: str) -> str:
+    """Whether what was found, a list or a count, is not nothing, as SQL."""
     return f"{ids} > 0" if task.counts else f"size({ids}) > 0"
 
 
