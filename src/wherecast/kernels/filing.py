@@ -57,7 +57,7 @@ CROWDED_THRIFT = 4
 #: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
 #: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
-GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
+GUARD, PER_COLUMN, PER_LEAF = 3, 6, 30
 #: What second guards must save, in units of their cost: they take memory.
 PAIR_MARGIN = 1.5
 #: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
