@@ -481,3 +481,21 @@ def test_plan_is_readable() -> None:
     assert stats["bytes"] == sum(v.nbytes for k, v in matcher.arrays().items() if not k.startswith("rows_"))
     assert 0 <= stats["candidates_per_event"] <= stats["slots"]
     assert "column" in matcher.explain_plan()
+
+
+@pytest.mark.parametrize(("values", "dense"), [(2, True), (20, False)])
+def test_all_clauses_are_dense_only_where_many_match(values: int, dense: bool) -> None:
+    """Of all pairs of two attributes: with two values a quarter holds for an event, with twenty one clause in 400 does."""
+    pairs = [(a, b) for a in range(1, values + 1) for b in range(1, values + 1)]
+    clauses: list[list[Constraint]] = [[(0, [(a, a)]), (1, [(b, b)])] for a, b in pairs * (40_000 // len(pairs))]
+    boxes, sample = make_boxes(clauses, [values + 1] * 2), make_events([[a, b] for a, b in pairs], 2)
+    stats = AdaptiveMatcher.build(boxes, sample).stats(sample)
+    assert stats["dense_clauses"] == (len(clauses) if dense else 0)
+    assert dense or stats["candidates_per_event"] < 1.1 * len(clauses) / len(pairs)
+
+
+def test_a_few_words_of_clauses_stay_in_the_tree() -> None:
+    """A dense part of a few clauses would cost each event a pass more."""
+    clauses: list[list[Constraint]] = [[(0, [(1, 1 + k % 3)])] for k in range(100)]
+    events = make_events([[k % 5] for k in range(20)], 1)
+    assert not check(make_boxes(clauses, [5]), events, sample=events).has_dense

@@ -53,13 +53,13 @@ class SegmentMatches(NamedTuple):
         n, fan_out = self.filter_ids.size, self.segment.fan_out
         if n == 0:
             return np.empty(0, np.int64)
-        of_filters = self._found(version)[1:]
         if n <= _FEW_FILTERS:
-            out = np.empty(_ROOM + 4 * n, np.int64)
-            total = fan_out.count_and_write(*of_filters, fan_out.ids, np.empty(5, np.int64), out)
+            out, died = np.empty(_ROOM + 4 * n, np.int64), self.segment.died
+            died = _NONE_DIED if died is None else died
+            total = fan_out.count_and_write(self.filter_ids, died, version, fan_out.ids, np.empty(5, np.int64), out)
             if total <= out.size:
                 return out[:total]
-        found, end = (np.array([0, n]), *of_filters), np.zeros(1, np.int64)
+        found, end = (np.array([0, n]), *self._found(version)[1:]), np.zeros(1, np.int64)
         fan_out.count_live(*found, fan_out.ids[:0], end)
         out = _allocate(end.item(), np.int64)
         fan_out.write_ids(*found, fan_out.ids, np.zeros(1, np.int64), end, out)

@@ -172,23 +172,7 @@ def match_few(
     fewest[0] is the number of values that an event needs to satisfy any clause, -1 until events with few values come: then it is found and written.
     """
     attribute, width, table_ptr, table = columns
-    (
-        own,
-        codes,
-        projected,
-        wanted,
-        rows,
-        ends,
-        done,
-        words,
-        seen,
-        list_ptr,
-        list_codes,
-        numbers,
-        there,
-        counts,
-        admitted,
-    ) = room
+    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes, numbers, there, counts, admitted = room  # fmt: skip
     begin, n_events = ptr[first], ptr.size - 1
     while first < n_events:
         n: Scalar = min(codes.shape[0], n_events - first)

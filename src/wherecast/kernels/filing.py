@@ -130,11 +130,8 @@ def share_of(
     """About the share of the events that have one of the codes that are equal but for so many low bits."""
     low = np.int64(code) >> shift << shift
     high = min(low + (np.int64(1) << shift), np.int64(width[c])) - 1
-    first, last = (
-        bucket_of(low, c, near, bucket_ptr, buckets) & 255,
-        bucket_of(high, c, near, bucket_ptr, buckets) & 255,
-    )
-    return (last - first) / (1 << GUARD_BITS) + (high - low + 1) / width[c]
+    first, last = bucket_of(low, c, near, bucket_ptr, buckets), bucket_of(high, c, near, bucket_ptr, buckets)
+    return ((last & 255) - (first & 255)) / (1 << GUARD_BITS) + (high - low + 1) / width[c]
 
 
 @jit

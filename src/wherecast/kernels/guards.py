@@ -182,9 +182,8 @@ def weigh_guard(guard: Scalar, own: Ints, near: Ints, met: Words) -> tuple[Scala
     word = 4 * near.size + FINE_WORDS * (marks - 1) + (fine >> 6) if is_fine else 4 * column + (low >> 6)
     is_met = (met[word] >> np.uint64(fine & 63 if is_fine else low & 63)) & ONE != ZERO
     passes = is_met | ((low != high) & (not is_fine)) | ((low == high) & (marks > 0))
-    return passes if bucket < 0 else is_inside(place, low, high), (bucket >= 0) & certain & (
-        (guard >> DECIDES_AT) & 1 != 0
-    )
+    decides = (guard >> DECIDES_AT) & 1 != 0
+    return passes if bucket < 0 else is_inside(place, low, high), (bucket >= 0) & certain & decides
 
 
 @inlined

@@ -18,7 +18,7 @@ Matching writes nothing but its own results, so threads may share one matcher.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -223,7 +223,7 @@ class AdaptiveMatcher(Matcher):
             rooms = self._spare_few.pop()
         except IndexError:
             rooms = self._few_room(len(values), n_columns)
-        found = self._in_pieces(n_events, lambda *piece: call(values, jobs, is_open, *given, *rooms, *piece))
+        found = self._in_pieces(n_events, partial(call, values, jobs, is_open, *given, *rooms))
         self._spare_few.append(rooms)
         return found
 
@@ -403,16 +403,16 @@ class AdaptiveMatcher(Matcher):
 
     def _goes_by_leaf(self, n_events: int) -> bool:
         """Whether so many events are expected to meet the leaves often enough to go leaf by leaf."""
-        return n_events * self._visits.item(LEAVES) >= self._visits_by_leaf
+        return n_events >= self._events_by_leaf
 
     @cached_property
-    def _visits_by_leaf(self) -> float:
-        """The visits of a batch from which on it goes leaf by leaf. Never, where events count as lists or go by the columns in which they have values, and where that takes too much memory."""
+    def _events_by_leaf(self) -> float:
+        """The events of a batch from which on it goes leaf by leaf. Never, where events count as lists or go by the columns in which they have values, and where that takes too much memory."""
         tree = self._tree
         is_far = sum(array.nbytes for array in (*tree, *self._rows)) >= FAR_BYTES
         serves = self._grown and is_far and not tree.starts.size and not (tree.near >> SHIFT_BITS).any()
         least = REVISITS * len(tree.leaves)
-        return least if serves and least <= MOST_VISITS else float("inf")
+        return least / max(self._visits.item(LEAVES), 1e-9) if serves and least <= MOST_VISITS else float("inf")
 
     def _match_by_leaf(self, batch: Projected, points: Points, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part for events without lists."""
@@ -452,8 +452,7 @@ class AdaptiveMatcher(Matcher):
         ptr = np.empty(n_events + 1, np.int64)
         ptr[0] = 0
         least = 64 * (LEAF_WORDS + 1)
-        expected = int(1.2 * n_events * self._visits.item(MATCHES))
-        pieces, start, size = [], 0, least + min(expected, MOST_EXPECTED)
+        pieces, start, size = [], 0, least + min(int(self._room_per_event * n_events), MOST_EXPECTED)
         while start < n_events:
             out = np.empty(size, np.int32)
             stop = match_from(start, ptr, out)
@@ -466,6 +465,10 @@ class AdaptiveMatcher(Matcher):
                 size = max(size, int(1.1 * ptr[stop] / stop * (n_events - stop)) + least)
             start = stop
         return ptr, pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int32), *pieces])
+
+    @cached_property
+    def _room_per_event(self) -> float:
+        return 1.2 * self._visits.item(MATCHES)
 
     @cached_property
     def _descend_events(self) -> tuple[Any, tuple[Any, ...]]:
