@@ -24,7 +24,17 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.guards import GUARD_BITS, SINGLE, Buckets, bucket_of, guard_chance, is_all_but_some, pack_guards
+from wherecast.kernels.guards import (
+    GUARD_BITS,
+    SHIFT_MASK,
+    SINGLE,
+    Buckets,
+    bucket_of,
+    guard_chance,
+    is_all_but_some,
+    near_bucket,
+    pack_guards,
+)
 from wherecast.kernels.jit import ONE, Scalar, jit
 from wherecast.kernels.leaves import (
     BITS_AT,
@@ -57,7 +67,7 @@ CROWDED_THRIFT = 4
 #: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
 #: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
-GUARD, PER_COLUMN, PER_LEAF = 3, 6, 30
+GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
 #: What second guards must save, in units of their cost: they take memory.
 PAIR_MARGIN = 1.5
 #: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
@@ -125,13 +135,20 @@ def path_of(
 
 @jit
 def share_of(
-    code: Scalar, shift: Scalar, c: Scalar, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets
+    code: Scalar, shift: Scalar, c: Scalar, width: Ints, near: Ints, below_ptr: Longs, below: Singles
 ) -> Scalar:
-    """About the share of the events that have one of the codes that are equal but for so many low bits."""
-    low = np.int64(code) >> shift << shift
+    """The share of the events that have one of the codes that are equal but for so many low bits; NULL is none of them.
+
+    `below` says of each place of a column's buckets which share of the events is before it; of columns that are told code by code it says nothing.
+    """
+    if below_ptr[c] == below_ptr[c + 1]:
+        return 0.0
+    low = max(np.int64(code) >> shift << shift, 1)
     high = min(low + (np.int64(1) << shift), np.int64(width[c])) - 1
-    first, last = bucket_of(low, c, near, bucket_ptr, buckets), bucket_of(high, c, near, bucket_ptr, buckets)
-    return ((last & 255) - (first & 255)) / (1 << GUARD_BITS) + (high - low + 1) / width[c]
+    own = near[c] & SHIFT_MASK
+    first, last = below_ptr[c] + near_bucket(low, own), below_ptr[c] + near_bucket(max(high, low), own)
+    share = below[last + 1] - below[first]
+    return share if last > first else share * min(1.0, (high - low + 1) / (1 << own))
 
 
 @jit
@@ -144,15 +161,15 @@ def is_shared(code: Scalar, c: Scalar, near: Ints, bucket_ptr: Longs, buckets: B
 def count_checks(
     members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets,
-    path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+    below_ptr: Longs, below: Singles, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """How many boxes of a leaf are expected to be checked: behind its bitmaps, behind guards, and behind two guards each.
 
-    Which events are in the same bucket as an end of an interval follows from the buckets of guards, which have equal shares of the events.
+    How many events are in the same bucket as an end of an interval follows from `below`, see `share_of`.
     """
     by_maps, by_guards, by_pairs = 0.0, 0.0, 0.0
     for i in range(first, end):
-        may, holds, rarest, next_rarest = 1.0, 1.0, 1.0, 1.0
+        may, loose, holds, rarest, next_rarest = 1.0, 1.0, 1.0, 1.0, 1.0
         mapped, exact, unsettled, undecided = True, True, 0, 0.0
         for entry in range(ptr[members[i]], ptr[members[i] + 1]):
             k = number[entry]
@@ -165,18 +182,23 @@ def count_checks(
             guarded = guard_chance(k, column, list_at, filed, chance, path_shift)
             here = filed[k] if path_shift[c] > 0 else 1.0
             if bits[c] >= 0:
-                beside = (share_of(lo[k], shifts[c], c, width, near, bucket_ptr, buckets)
-                          + share_of(hi[k], shifts[c], c, width, near, bucket_ptr, buckets)) / here  # fmt: skip
-                may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + beside / 2)
+                beside = share_of(lo[k], shifts[c], c, width, near, below_ptr, below) / here
+                beside += share_of(hi[k], shifts[c], c, width, near, below_ptr, below) / here
+                may *= passed[k] if path_shift[c] < 0 else min(guarded + beside / 2, 1.0)
+                loose *= guarded + min(beside / 2, 1.0)
                 holds *= chance[k] if path_shift[c] < 0 else guarded
-            rarest, next_rarest = min(rarest, guarded), max(rarest, min(next_rarest, guarded))
+            ends = 0.0  # share of the events that are here and in a bucket with an end of the interval and other codes
+            if width[c] > 1 << GUARD_BITS:
+                shared = is_shared(lo[k], c, near, bucket_ptr, buckets) + is_shared(hi[k], c, near, bucket_ptr, buckets)
+                ends = shared / (1 << GUARD_BITS) / here
+            passes = min(guarded + ends / 2, 1.0)
+            rarest, next_rarest = min(rarest, passes), max(rarest, min(next_rarest, passes))
             if list_at[k] >= 0 and not is_all_but_some(k, column, list_at, list_end, list_lo, list_hi, width):
                 undecided = 1.0
-            elif width[c] > 1 << GUARD_BITS:
-                ends = is_shared(lo[k], c, near, bucket_ptr, buckets) + is_shared(hi[k], c, near, bucket_ptr, buckets)
-                undecided = min(undecided + ends / (1 << GUARD_BITS) / here, 1.0)
+            else:
+                undecided = min(undecided + ends, 1.0)
         if not exact:
-            by_maps += min(2 * (may - holds), may) if crowded and mapped else may
+            by_maps += min(2 * (loose - holds), may) if crowded and mapped else may
         by_guards += rarest if unsettled > 1 else min(rarest, undecided)
         by_pairs += rarest * next_rarest if unsettled > 2 else min(rarest * next_rarest, undecided)
     return by_maps, by_guards, by_pairs
@@ -185,7 +207,7 @@ def count_checks(
 @jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints,
               list_hi: Ints, lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs,
-              buckets: Buckets, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints,
+              buckets: Buckets, below_ptr: Longs, below: Singles, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints,
               folds: Ints) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
@@ -225,7 +247,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
     words = (size + 63) // 64
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
     by_maps, by_guards, by_pairs = count_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi, filed, chance,
-                                                passed, width, near, bucket_ptr, buckets, path_shift, crowded, bits, shifts)  # fmt: skip
+                                                passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, crowded, bits, shifts)  # fmt: skip
     n_guards = 2 if STRAY_CYCLES * (by_guards - by_pairs) > PAIR_MARGIN * GUARD * size else 1
     if not guarded and thrift == THRIFT:
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
@@ -380,7 +402,7 @@ def plan_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles, near: Ints, bucket_ptr: Longs, buckets: Buckets,
-    leaves: Longs, columns: Longs,
+    below_ptr: Longs, below: Singles, leaves: Longs, columns: Longs,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Decide what each leaf has: its record and its columns. Returns the numbers of columns, map words and guards of all."""
     n_columns = width.size
@@ -398,8 +420,8 @@ def plan_leaves(
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift)
         n_touched, words, guards = plan_leaf(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi,
-                                             filed, chance, passed, width, near, bucket_ptr, buckets, path_shift, thrift[leaf], crowded, load, touched,
-                                             bits, shifts, folds)  # fmt: skip
+                                             filed, chance, passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, thrift[leaf],
+                                             crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
         leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
         leaves[leaf, COLUMN], leaves[leaf, MAP] = n_packed, n_words

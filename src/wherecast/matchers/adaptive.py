@@ -163,10 +163,11 @@ class AdaptiveMatcher(Matcher):
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
-        matcher = cls(columns, tree, rows_of(boxes), np.array(facts, np.int64), np.zeros(5), words)
-        if sample is not None and sample.n_events:
-            matcher._visits = matcher._tally(sample)
-        return matcher
+        given = columns, tree, rows_of(boxes), np.array(facts, np.int64)
+        matcher = cls(*given, np.zeros(5), words)
+        if sample is None or not sample.n_events:
+            return matcher
+        return cls(*given, matcher._tally(sample), words)  # what is kept follows from the visits
 
     def arrays(self) -> Arrays:
         """The whole state but the boxes, by name."""

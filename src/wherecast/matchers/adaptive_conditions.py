@@ -30,7 +30,7 @@ from wherecast.index.packed import PackedBoxes, unpack_between
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
 from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
-from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, Buckets, fill_buckets
+from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, SHIFT_MASK, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.numbering import repeats_column, sort_constraints, sum_rows
 from wherecast.language.filters.numbered import blocks, number_constraints
@@ -391,6 +391,24 @@ def guard_buckets(columns: Projection, batch: Projected | None) -> tuple[Ints, L
     _, number = np.unique(columns.attribute[fine], return_inverse=True)  # columns of one attribute have the same lists
     near[fine] |= (1 + number).astype(np.int32) << SHIFT_BITS
     return near, ptr, table
+
+
+def shares_below(columns: Projection, near: Ints, batch: Projected | None) -> tuple[Longs, Singles]:
+    """The share of the events that is before each place of a column's buckets, and after the last; of columns without exact bitmaps.
+
+    A tenth is spread evenly over the places, as a sample has not seen all.
+    """
+    width, shift = columns.width.astype(np.int64), near & SHIFT_MASK
+    places = np.where(width > EXACT_CODES, near_places(width - 1, shift) + 1, 0)
+    ptr = np.concatenate([[0], np.cumsum(np.where(places > 0, places + 1, 0))]).astype(np.int64)
+    below = np.zeros(ptr[-1], np.float32)
+    for c in np.flatnonzero(places).tolist():
+        share = np.full(places[c], 1 / places[c])
+        if batch is not None:
+            seen = np.bincount(near_places(sample_codes(batch, c), shift[c]), minlength=places[c])
+            share = 0.1 * share + 0.9 * seen / max(len(batch.codes), 1)
+        below[ptr[c] + 1 : ptr[c + 1]] = np.cumsum(share)
+    return ptr, below
 
 
 #: Codes that the events of a sample have in a column, on average, for which it has fine buckets.

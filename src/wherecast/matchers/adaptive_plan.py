@@ -39,7 +39,7 @@ from wherecast.kernels.filing import (
     sign_clauses,
 )
 from wherecast.kernels.leaves import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS
-from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes
+from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes, shares_below
 from wherecast.matchers.projection import Projection
 
 #: Most clauses of a leaf.
@@ -120,6 +120,7 @@ class TreeBuilder:
         self.mass_ptr, self.mass = self._mass(sample)
         self.presence = _presence(columns, sample)
         self.buckets = guard_buckets(columns, sample)
+        self.below = shares_below(columns, self.buckets[0], sample)
 
     def _mass(self, sample: Projected | None) -> tuple[Longs, npt.NDArray[np.float32]]:
         """Chance of each code of the narrow columns."""
@@ -312,7 +313,7 @@ class TreeBuilder:
         n_columns, n_words, n_guards = plan_leaves(
             leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi,
             c.filed, c.chance, c.passed,
-            self.columns.width, self.presence, *self.buckets, leaves, columns,
+            self.columns.width, self.presence, *self.buckets, *self.below, leaves, columns,
         )  # fmt: skip
         columns, maps, guards = columns[:n_columns].copy(), np.zeros(n_words, np.uint64), np.zeros(n_guards, np.int32)
         fill_leaves(
