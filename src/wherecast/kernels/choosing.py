@@ -30,7 +30,6 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
 from wherecast.kernels.filing import (
-    AT_THE_ENDS,
     COARSE_BITS,
     CROWDED,
     EXACT_CODES,
@@ -42,8 +41,11 @@ from wherecast.kernels.filing import (
     STRAY_CYCLES,
     THRIFT,
 )
+from wherecast.kernels.guards import GUARD_BITS
 from wherecast.kernels.jit import Scalar, jit, popcount
 
+#: Share of the events that are in the first or last bucket of a guard; if it is all that is left to check, the others need no check.
+AT_THE_ENDS = 2.0 / (1 << GUARD_BITS)
 #: A constraint that holds more often than this is not worth a test.
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.

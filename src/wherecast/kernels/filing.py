@@ -72,8 +72,6 @@ GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
 PAIR_MARGIN = 1.5
 #: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
 STRAY_CYCLES = 32.0
-#: Share of the events that are in the first or last bucket of a guard; if it is all that is left to check, the others need no check.
-AT_THE_ENDS = 2.0 / (1 << GUARD_BITS)
 #: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
 CROWDED = 1 / 16
 

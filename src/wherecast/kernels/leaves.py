@@ -68,8 +68,8 @@ MOST_FETCHED = 32
 #: Guards that are asked for ahead.
 FETCHED_GUARDS = 256
 #: Columns of which the rows are found at the same time, where there are so many and the machine has instructions for it.
-AT_ONCE = 8
-_AT_ONCE = HAS_COMPRESS and not config.DISABLE_JIT
+ROWS_TOGETHER = 8
+_FINDS_ROWS_TOGETHER = HAS_COMPRESS and not config.DISABLE_JIT
 #: Places behind those of all rows, for whole writes.
 PLACES_PADDING = 16
 
@@ -87,9 +87,9 @@ def gather_rows(
     """
     count: Scalar = 0
     lists: Scalar = 0
-    if _AT_ONCE and end - first >= AT_ONCE:
+    if _FINDS_ROWS_TOGETHER and end - first >= ROWS_TOGETHER:
         own = codes[np.uint64(event)]
-        for at in range(first, end, AT_ONCE):
+        for at in range(first, end, ROWS_TOGETHER):
             both = place_rows(columns, at, end - at, own, stride, base, places, count)
             count, lists = both & 0xFFFFFFFF, lists + (both >> 32)
         return count, lists
