@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.crashes"]
 start_jvms_quickly()
 # Shells start background jobs deaf to Ctrl-C, and the processes of tests would be deaf, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
