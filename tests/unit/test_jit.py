@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pytest
 
-from wherecast.kernels.guards import SINGLE, find_guarded
+from wherecast.kernels.guards import LEAST_OWN, SINGLE, find_guarded
 from wherecast.kernels.jit import (
     HAS_COMPRESS,
     compress_16,
@@ -170,7 +170,8 @@ def test_guards_of_a_word(size: int) -> None:
     """Also 8 or 16 at a time, with a rest; some go round, some events have NULL. Events with lists go another way."""
     for _ in range(40):
         guards = RNG.integers(0, 2**32, size, np.uint32) & np.uint32(0xFFFF8007)
-        own = RNG.integers(0, 2 * SINGLE, 8).astype(np.int32) * RNG.integers(0, 2, 8, np.int32)
+        own = np.zeros(LEAST_OWN, np.int32)
+        own[:8] = RNG.integers(0, 2 * SINGLE, 8) * RNG.integers(0, 2, 8)
         stored = np.concatenate((RNG.integers(0, 8, 3), guards.view(np.int32))).astype(np.int32)
         assert tuple(map(int, find(stored, 3, 3 + size, own))) == expected_guards(guards, own)
 
