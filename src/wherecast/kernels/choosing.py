@@ -32,17 +32,17 @@ from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
 from wherecast.kernels.filing import (
     COARSE_BITS,
     CROWDED,
-    EXACT_CODES,
     GUARD,
     PER_COLUMN,
     PER_LEAF,
     ROW_BYTES,
     ROW_LEAF,
-    STRAY_CYCLES,
     THRIFT,
 )
 from wherecast.kernels.guards import GUARD_BITS
 from wherecast.kernels.jit import Scalar, jit, popcount
+from wherecast.kernels.leftover import EXACT_CODES, check_cycles
+from wherecast.kernels.likelihood import together
 
 #: Share of the events that are in the first or last bucket of a guard; if it is all that is left to check, the others need no check.
 AT_THE_ENDS = 2.0 / (1 << GUARD_BITS)
@@ -57,50 +57,62 @@ NARROW = 256
 @jit
 def left_over(
     clause: Scalar, ptr: Longs, number: Ints, column: Ints, chance: Singles, passed: Singles, used: Bools, mapped: Bools, width: Ints,
-    crowded: Scalar,
+    crowded: Scalar, correlation: Scalar,
 ) -> Scalar:  # fmt: skip
     """Chance that the bitmaps of a leaf leave a clause to be checked; sure rows decide most of what a crowded one lets through."""
-    may: Scalar = 1.0
-    holds: Scalar = 1.0
-    is_mapped, undecided = True, False
+    may, holds, least, least_holds = 1.0, 1.0, 1.0, 1.0
+    is_mapped, undecided, is_here = True, False, False
     for entry in range(ptr[clause], ptr[clause + 1]):
         k = number[entry]
         if used[column[k]]:
+            is_here = True
             continue
         if mapped[column[k]]:
-            may *= passed[k]
-            holds *= chance[k]
+            may, least = may * passed[k], min(least, np.float64(passed[k]))
+            holds, least_holds = holds * chance[k], min(least_holds, np.float64(chance[k]))
         is_mapped &= mapped[column[k]]
         undecided |= width[column[k]] > EXACT_CODES or not mapped[column[k]]
     if not undecided:
         return 0.0
-    return min(2 * (may - holds), may) if crowded and is_mapped else may
+    may = together(may, least, correlation, is_here)
+    if not crowded or not is_mapped:
+        return may
+    return min(2 * (may - together(holds, least_holds, correlation, is_here)), may)
 
 
 @jit
-def is_crowd(members: Ints, ptr: Longs, number: Ints, column: Ints, chance: Singles, used: Bools) -> Scalar:
+def is_crowd(
+    members: Ints, ptr: Longs, number: Ints, column: Ints, chance: Singles, used: Bools, correlation: Scalar
+) -> Scalar:
     """Whether many of the members are expected to hold for an event that is here: `is_crowded` of a leaf of all."""
     total = 0.0
     for i in range(members.size):
-        product = 1.0
+        product, rarest, is_here = 1.0, 1.0, False
         for entry in range(ptr[members[i]], ptr[members[i] + 1]):
             k = number[entry]
-            if not used[column[k]]:
-                product *= chance[k]
-        total += product
+            if used[column[k]]:
+                is_here = True
+            else:
+                product, rarest = product * chance[k], min(rarest, np.float64(chance[k]))
+        total += together(product, rarest, correlation, is_here)
     return total > CROWDED * members.size
 
 
 @jit
-def rarest_left(clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools) -> Scalar:
+def rarest_left(
+    clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools, correlation: Scalar
+) -> Scalar:
     """Chance that the guard of a clause leaves it to be checked."""
-    rarest, unsettled = np.float32(1.0), 0
+    rarest, unsettled, is_here = 1.0, 0, False
     for entry in range(ptr[clause], ptr[clause + 1]):
         k = number[entry]
-        if not used[column[k]]:
-            rarest = min(rarest, passed[k])
+        if used[column[k]]:
+            is_here = True
+        else:
+            rarest = min(rarest, np.float64(passed[k]))
             unsettled += 1
-    return rarest if unsettled > 1 else min(rarest, np.float32(AT_THE_ENDS))
+    rarest = together(rarest, rarest, correlation, is_here)
+    return rarest if unsettled > 1 else min(rarest, AT_THE_ENDS)
 
 
 @jit
@@ -208,7 +220,7 @@ def file_rest(
 @jit
 def price_leaf(
     members: Ints, ptr: Longs, number: Ints, column: Ints, chance: Singles, passed: Singles, used: Bools, width: Ints, start: Longs,
-    costs: Singles, work: Singles,
+    correlation: Scalar, costs: Singles, work: Singles,
 ) -> Scalar:  # fmt: skip
     """The cost of a leaf of all members, and what each of them adds to it.
 
@@ -219,14 +231,15 @@ def price_leaf(
     n_mapped = np.int64(0)
     for c in range(width.size):
         n_mapped += mapped[c]
-    crowded = is_crowd(members, ptr, number, column, chance, used)
+    crowded = is_crowd(members, ptr, number, column, chance, used, correlation)
     bits = n_mapped * costs[3] / 64 * (1 + crowded)
     guarded = np.empty(members.size, np.float32)
     by_maps, by_guards = PER_LEAF + n_mapped * PER_COLUMN + 0.0, 0.0
     for i in range(members.size):
-        left = left_over(members[i], ptr, number, column, chance, passed, used, mapped, width, crowded)
-        work[i] = bits + STRAY_CYCLES * left
-        guarded[i] = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, number, column, passed, used)
+        left = left_over(members[i], ptr, number, column, chance, passed, used, mapped, width, crowded, correlation)
+        check = check_cycles(members[i], ptr)
+        work[i] = bits + check * left
+        guarded[i] = GUARD + check * rarest_left(members[i], ptr, number, column, passed, used, correlation)
         by_maps += work[i]
         by_guards += guarded[i]
     if by_guards <= by_maps:
@@ -271,20 +284,20 @@ def price_tests(
 @jit
 def price_some(
     members: Ints, is_in: Bools, ptr: Longs, number: Ints, column: Ints, chance: Singles, passed: Singles, used: Bools, width: Ints,
-    costs: Singles,
+    correlation: Scalar, costs: Singles,
 ) -> Scalar:  # fmt: skip
     """The cost of a leaf of some members."""
     some = members[is_in]
     start = np.zeros(used.size + 1, np.int64)
     by_column(some, ptr, number, column, used, start)
     work = np.empty(some.size, np.float32)
-    return price_leaf(some, ptr, number, column, chance, passed, used, width, start, costs, work)
+    return price_leaf(some, ptr, number, column, chance, passed, used, width, start, correlation, costs, work)
 
 
 @jit
 def open_rest(
     members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, chance: Singles, passed: Singles, used: Bools, width: Ints,
-    costs: Singles, work: Singles, price: Singles, tested: Bools, chosen: Longs,
+    correlation: Scalar, costs: Singles, work: Singles, price: Singles, tested: Bools, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """File all that is left under its rarest constraints, if the tests that this takes cost less than a leaf of it; the cost of the better way.
 
@@ -310,7 +323,7 @@ def open_rest(
             opened[c] = True
             spent += price[c]
         spent += least * work[i]
-    given = ptr, number, column, chance, passed, used, width, costs
+    given = ptr, number, column, chance, passed, used, width, correlation, costs
     whole = price_some(members, is_left, *given)
     spent += price_some(members, stays, *given)
     if spent < whole:
@@ -322,10 +335,10 @@ def open_rest(
 @jit
 def place_rest(
     members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, chance: Singles, passed: Singles, used: Bools, width: Ints,
-    costs: Singles, work: Singles, price: Singles, tested: Bools, chosen: Longs,
+    correlation: Scalar, costs: Singles, work: Singles, price: Singles, tested: Bools, chosen: Longs,
 ) -> None:  # fmt: skip
     """File what no test was worth by itself: under tests that there are, and with further tests; or with further tests at once."""
-    given = members, ptr, number, column, filed, chance, passed, used, width, costs, work, price
+    given = members, ptr, number, column, filed, chance, passed, used, width, correlation, costs, work, price
     tested_at_once, chosen_at_once = tested.copy(), chosen.copy()
     at_once = open_rest(*given, tested_at_once, chosen_at_once)
     after = file_rest(members, ptr, number, column, filed, work, tested, chosen)
@@ -367,7 +380,7 @@ def pick_tests(
 @jit
 def choose_tests(
     members: Ints, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, chance: Singles,
-    passed: Singles, used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, presence: Singles, costs: Singles, order: Ints, chosen: Longs,
+    passed: Singles, used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, presence: Singles, correlation: Scalar, costs: Singles, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 
@@ -379,7 +392,7 @@ def choose_tests(
     start = np.zeros(n_columns + 1, np.int64)
     who, what = by_column(members, ptr, number, column, used, start)
     work = np.empty(members.size, np.float32)
-    price_leaf(members, ptr, number, column, chance, passed, used, width, start, costs, work)
+    price_leaf(members, ptr, number, column, chance, passed, used, width, start, correlation, costs, work)
     best = np.empty(members.size, np.float32)
     gain, spared, visits, price = (
         np.zeros(n_columns, np.float32), np.zeros(n_columns, np.float32), np.zeros(n_columns, np.float32), np.zeros(n_columns, np.float32)
@@ -394,7 +407,23 @@ def choose_tests(
     tested = np.zeros(n_columns, np.bool_)
     n_tests = pick_tests(members, ptr, number, column, filed, used, start, who, what, work, best, gain, price, costs, order, tested,
                          chosen)  # fmt: skip
-    place_rest(members, ptr, number, column, filed, chance, passed, used, width, costs, work, price, tested, chosen)
+    place_rest(
+        members,
+        ptr,
+        number,
+        column,
+        filed,
+        chance,
+        passed,
+        used,
+        width,
+        correlation,
+        costs,
+        work,
+        price,
+        tested,
+        chosen,
+    )
     n_all = np.int64(n_tests)
     for c in order[:n_tests]:
         tested[c] = False

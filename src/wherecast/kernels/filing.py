@@ -25,14 +25,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.guards import (
-    GUARD_BITS,
-    SHIFT_MASK,
-    SINGLE,
     Buckets,
-    bucket_of,
-    guard_chance,
-    is_all_but_some,
-    near_bucket,
     pack_guards,
 )
 from wherecast.kernels.jit import ONE, Scalar, jit
@@ -53,11 +46,11 @@ from wherecast.kernels.leaves import (
     SURE,
     WORDS,
 )
+from wherecast.kernels.leftover import EXACT_CODES, is_exact, price_checks
+from wherecast.kernels.likelihood import together
 
 #: Most clauses of a leaf that never has bitmaps.
 ROW_LEAF = 8
-#: A column of up to this many codes has one row per code.
-EXACT_CODES = 64
 #: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
 COARSE_BITS = 4
 #: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
@@ -70,8 +63,6 @@ ROW_BYTES = 10
 GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
 #: What second guards must save, in units of their cost: they take memory.
 PAIR_MARGIN = 1.5
-#: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
-STRAY_CYCLES = 32.0
 #: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
 CROWDED = 1 / 16
 
@@ -87,15 +78,22 @@ def sign_clauses(members: Ints, ptr: Longs, number: Ints, column: Ints, out: npt
 
 
 @jit
-def expect_matches(ptr: Longs, number: Ints, chance: Singles) -> Scalar:
-    """The number of clauses that are expected to hold for an event, were constraints independent."""
-    total = 0.0
-    for clause in range(ptr.size - 1):
-        product = 1.0
-        for entry in range(ptr[clause], ptr[clause + 1]):
-            product *= max(np.float64(chance[number[entry]]), 1e-12)
-        total += product
-    return total
+def weigh_blocks(
+    members: Ints, cuts: Longs, ptr: Longs, number: Ints, column: Ints, width: Ints
+) -> tuple[Scalar, Scalar]:
+    """Bits and columns of all members, where each block has a row per code of every column that one of its clauses constrains."""
+    last = np.full(width.size, -1, np.int64)  # the block that had a column
+    bits, columns = 0, 0
+    for block in range(cuts.size - 1):
+        size = cuts[block + 1] - cuts[block]
+        for i in range(cuts[block], cuts[block + 1]):
+            for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+                c = column[number[entry]]
+                if last[c] != block:
+                    last[c] = block
+                    bits += size * width[c]
+                    columns += size
+    return bits, columns
 
 
 @jit
@@ -132,80 +130,9 @@ def path_of(
 
 
 @jit
-def share_of(
-    code: Scalar, shift: Scalar, c: Scalar, width: Ints, near: Ints, below_ptr: Longs, below: Singles
-) -> Scalar:
-    """The share of the events that have one of the codes that are equal but for so many low bits; NULL is none of them.
-
-    `below` says of each place of a column's buckets which share of the events is before it; of columns that are told code by code it says nothing.
-    """
-    if below_ptr[c] == below_ptr[c + 1]:
-        return 0.0
-    low = max(np.int64(code) >> shift << shift, 1)
-    high = min(low + (np.int64(1) << shift), np.int64(width[c])) - 1
-    own = near[c] & SHIFT_MASK
-    first, last = below_ptr[c] + near_bucket(low, own), below_ptr[c] + near_bucket(max(high, low), own)
-    share = below[last + 1] - below[first]
-    return share if last > first else share * min(1.0, (high - low + 1) / (1 << own))
-
-
-@jit
-def is_shared(code: Scalar, c: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:
-    """1 if the bucket of a code has other codes too, else 0."""
-    return np.int64(bucket_of(np.int64(code), c, near, bucket_ptr, buckets) & SINGLE == 0)
-
-
-@jit
-def count_checks(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets,
-    below_ptr: Longs, below: Singles, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
-) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
-    """How many boxes of a leaf are expected to be checked: behind its bitmaps, behind guards, and behind two guards each.
-
-    How many events are in the same bucket as an end of an interval follows from `below`, see `share_of`.
-    """
-    by_maps, by_guards, by_pairs = 0.0, 0.0, 0.0
-    for i in range(first, end):
-        may, loose, holds, rarest, next_rarest = 1.0, 1.0, 1.0, 1.0, 1.0
-        mapped, exact, unsettled, undecided = True, True, 0, 0.0
-        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
-            k = number[entry]
-            c = column[k]
-            if path_shift[c] == 0:
-                continue
-            unsettled += 1
-            mapped &= bits[c] >= 0
-            exact &= is_exact(c, width, bits, shifts)
-            guarded = guard_chance(k, column, list_at, filed, chance, path_shift)
-            here = filed[k] if path_shift[c] > 0 else 1.0
-            if bits[c] >= 0:
-                beside = share_of(lo[k], shifts[c], c, width, near, below_ptr, below) / here
-                beside += share_of(hi[k], shifts[c], c, width, near, below_ptr, below) / here
-                may *= passed[k] if path_shift[c] < 0 else min(guarded + beside / 2, 1.0)
-                loose *= guarded + min(beside / 2, 1.0)
-                holds *= chance[k] if path_shift[c] < 0 else guarded
-            ends = 0.0  # share of the events that are here and in a bucket with an end of the interval and other codes
-            if width[c] > 1 << GUARD_BITS:
-                shared = is_shared(lo[k], c, near, bucket_ptr, buckets) + is_shared(hi[k], c, near, bucket_ptr, buckets)
-                ends = shared / (1 << GUARD_BITS) / here
-            passes = min(guarded + ends / 2, 1.0)
-            rarest, next_rarest = min(rarest, passes), max(rarest, min(next_rarest, passes))
-            if list_at[k] >= 0 and not is_all_but_some(k, column, list_at, list_end, list_lo, list_hi, width):
-                undecided = 1.0
-            else:
-                undecided = min(undecided + ends, 1.0)
-        if not exact:
-            by_maps += min(2 * (loose - holds), may) if crowded and mapped else may
-        by_guards += rarest if unsettled > 1 else min(rarest, undecided)
-        by_pairs += rarest * next_rarest if unsettled > 2 else min(rarest * next_rarest, undecided)
-    return by_maps, by_guards, by_pairs
-
-
-@jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, list_end: Ints, list_lo: Ints,
               list_hi: Ints, lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs,
-              buckets: Buckets, below_ptr: Longs, below: Singles, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints,
+              buckets: Buckets, below_ptr: Longs, below: Singles, path_shift: Ints, correlation: Scalar, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints,
               folds: Ints) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
@@ -244,26 +171,17 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Int
         load[c] = 0
     words = (size + 63) // 64
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
-    by_maps, by_guards, by_pairs = count_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi, filed, chance,
-                                                passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, crowded, bits, shifts)  # fmt: skip
-    n_guards = 2 if STRAY_CYCLES * (by_guards - by_pairs) > PAIR_MARGIN * GUARD * size else 1
+    by_maps, by_guards, by_pairs = price_checks(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi, filed, chance,
+                                                passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, correlation, crowded, bits, shifts)  # fmt: skip
+    n_guards = 2 if by_guards - by_pairs > PAIR_MARGIN * GUARD * size else 1
     if not guarded and thrift == THRIFT:
-        bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
-        guarded = n_guards * size * GUARD + STRAY_CYCLES * (by_pairs if n_guards == 2 else by_guards) < bitmaps
+        bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + by_maps
+        guarded = n_guards * size * GUARD + (by_pairs if n_guards == 2 else by_guards) < bitmaps
     if guarded:
         for t in range(n_touched):
             bits[touched[t]] = -1
         return n_touched, 0, n_guards
     return n_touched, words, n_guards
-
-
-@jit
-def is_exact(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
-    """Whether the bitmap of a column decides its constraint.
-
-    Buckets of a cell never do, even one code wide: of an event's list, codes outside the cell fall into them too.
-    """
-    return bits[c] >= 0 and shifts[c] == 0 and width[c] <= EXACT_CODES
 
 
 @jit
@@ -292,17 +210,19 @@ def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: I
 
 @jit
 def is_crowded(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, chance: Singles, path_shift: Ints
-) -> Scalar:
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, chance: Singles, path_shift: Ints,
+    correlation: Scalar,
+) -> Scalar:  # fmt: skip
     """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
     total = 0.0
     for i in range(first, end):
-        product = 1.0
+        product, rarest, is_here = 1.0, 1.0, False
         for entry in range(ptr[members[i]], ptr[members[i] + 1]):
             k = number[entry]
+            is_here |= path_shift[column[k]] >= 0
             if path_shift[column[k]] < 0:
-                product *= chance[k]
-        total += product
+                product, rarest = product * chance[k], min(rarest, np.float64(chance[k]))
+        total += together(product, rarest, correlation, is_here)
     return total > CROWDED * (end - first)
 
 
@@ -400,7 +320,7 @@ def plan_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles, near: Ints, bucket_ptr: Longs, buckets: Buckets,
-    below_ptr: Longs, below: Singles, leaves: Longs, columns: Longs,
+    below_ptr: Longs, below: Singles, correlation: Scalar, leaves: Longs, columns: Longs,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Decide what each leaf has: its record and its columns. Returns the numbers of columns, map words and guards of all."""
     n_columns = width.size
@@ -416,9 +336,9 @@ def plan_leaves(
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
-        crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift)
+        crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift, correlation)
         n_touched, words, guards = plan_leaf(members, first, end, ptr, number, column, list_at, list_end, list_lo, list_hi, lo, hi,
-                                             filed, chance, passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, thrift[leaf],
+                                             filed, chance, passed, width, near, bucket_ptr, buckets, below_ptr, below, path_shift, correlation, thrift[leaf],
                                              crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
         leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words

@@ -6,7 +6,7 @@ The rows of a clause stand in the order of their attributes, those of one constr
 `index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
 10,000 costs 28 steps. An event's list of codes, which is sorted, is bisected, too.
 
-Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so up to four rows are compared without a branch, and up to six four at a time.
+Most boxes have few rows. How many, and whether one refuses the event, cannot be predicted well, so up to four rows are compared without a branch, and up to eight four at a time.
 
 Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
 """
@@ -22,7 +22,7 @@ from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import ONE, Scalar, hot_helper, inlined, jit
 
 #: Up to so many rows are compared one after the other, and so many of them without a branch in between.
-FEW_ROWS, AT_ONCE = 6, 4
+FEW_ROWS, AT_ONCE = 8, 4
 
 
 class Rows(NamedTuple):

@@ -29,9 +29,11 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.packed import PackedBoxes, unpack_between
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
-from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
+from wherecast.kernels.filing import COARSE_BITS
 from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, SHIFT_MASK, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
+from wherecast.kernels.leftover import EXACT_CODES
+from wherecast.kernels.likelihood import count_holding, find_correlation
 from wherecast.kernels.numbering import repeats_column, sort_constraints, sum_rows
 from wherecast.language.filters.numbered import blocks, number_constraints
 from wherecast.language.sequences import distinct, numbered, pointer, take_ranges
@@ -409,6 +411,22 @@ def shares_below(columns: Projection, near: Ints, batch: Projected | None) -> tu
             share = 0.1 * share + 0.9 * seen / max(len(batch.codes), 1)
         below[ptr[c] + 1 : ptr[c + 1]] = np.cumsum(share)
     return ptr, below
+
+
+#: Clauses and events that are compared to see how often constraints hold together.
+_COMPARED = 1000
+
+
+def measure_correlation(conditions: Conditions, batch: Projected | None) -> float:
+    """How far constraints hold together, see `kernels.likelihood`; 0 if nothing is known of events."""
+    c = conditions
+    clauses = np.unique(np.linspace(0, c.ptr.size - 2, _COMPARED).astype(np.int32)) if c.ptr.size > 1 else c.number[:0]
+    if batch is None or not clauses.size:
+        return 0.0
+    codes = batch.codes[:_COMPARED]
+    given = clauses, c.ptr, c.number
+    holding = count_holding(*given, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi, codes)
+    return float(find_correlation(*given, c.chance, len(codes), holding))
 
 
 #: Codes that the events of a sample have in a column, on average, for which it has fine buckets.

@@ -27,19 +27,27 @@ from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.choosing import NARROW, choose_tests
 from wherecast.kernels.descent import NO_NULL, PASSED_AT, LookupTree, Projected
 from wherecast.kernels.filing import (
-    EXACT_CODES,
     THRIFT,
     count_cells,
     count_entries,
-    expect_matches,
     fill_hash,
     fill_leaves,
     list_cells,
     plan_leaves,
     sign_clauses,
+    weigh_blocks,
 )
 from wherecast.kernels.leaves import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS
-from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes, shares_below
+from wherecast.kernels.leftover import EXACT_CODES
+from wherecast.kernels.likelihood import expect_matches
+from wherecast.matchers.adaptive_conditions import (
+    STEP,
+    Conditions,
+    guard_buckets,
+    measure_correlation,
+    sample_codes,
+    shares_below,
+)
 from wherecast.matchers.projection import Projection
 
 #: Most clauses of a leaf.
@@ -121,6 +129,7 @@ class TreeBuilder:
         self.presence = _presence(columns, sample)
         self.buckets = guard_buckets(columns, sample)
         self.below = shares_below(columns, self.buckets[0], sample)
+        self.correlation = measure_correlation(conditions, sample)
 
     def _mass(self, sample: Projected | None) -> tuple[Longs, npt.NDArray[np.float32]]:
         """Chance of each code of the narrow columns."""
@@ -171,7 +180,7 @@ class TreeBuilder:
         if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
         n = choose_tests(members, c.ptr, c.number, c.column, c.lo, c.hi, c.shift, c.filed, c.chance, c.passed, used,
-                         self.columns.width, self.mass_ptr, self.mass, self.presence, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
+                         self.columns.width, self.mass_ptr, self.mass, self.presence, self.correlation, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
         if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
             narrow = chosen >= 0
             k = chosen[narrow]
@@ -180,33 +189,39 @@ class TreeBuilder:
 
     def _report_dominates(self) -> bool:
         """Whether writing the expected matches costs as much as testing every clause with bitmaps, if these can decide all."""
-        c = self.conditions
-        if not c.column.size or self.columns.width.max() > EXACT_CODES or not self._has_room_for_dense():
+        c, n = self.conditions, self.conditions.ptr.size - 1
+        if not c.column.size or self.columns.width.max() > EXACT_CODES:
             return False
-        matches = float(expect_matches(c.ptr, c.number, c.chance))
-        word = self.columns.width.size * self.costs.dense_word + self.costs.dense_list
-        return matches * self.costs.report > (c.ptr.size - 1) / 64 * word
+        report = float(expect_matches(c.ptr, c.number, c.chance, self.correlation)) * self.costs.report
+        if report <= n / 64 * (self.costs.dense_list + self.costs.dense_word):
+            return False
+        bits, columns = self._weigh_blocks(*self._in_blocks(np.arange(n, dtype=np.int32)))
+        return bits <= DENSE_BITS and report > n / 64 * (self.costs.dense_list + columns * self.costs.dense_word)
 
-    def _has_room_for_dense(self) -> bool:
-        """Whether bitmaps of all columns take little enough memory for the dense part."""
-        return bool(self.columns.width.sum() <= DENSE_BITS)
+    def _in_blocks(self, members: Ints) -> tuple[Ints, Longs]:
+        """Clauses with the same columns together, and where they are cut into leaves."""
+        signature = self._signatures(members)
+        weights = np.ones(members.size, np.int32) if self.weights is None else self.weights[members]
+        # Clauses of weight 1 first: a word of 64 such clauses is weighed by counting its bits.
+        order = np.lexsort((weights, signature, weights > 1))
+        return members[order], block_cuts(signature[order])
+
+    def _weigh_blocks(self, members: Ints, cuts: Longs) -> tuple[float, float]:
+        """Bits and columns of a clause in the dense part, on average: its leaf has all columns of its neighbours."""
+        c = self.conditions
+        bits, columns = weigh_blocks(members, cuts, c.ptr, c.number, c.column, self.columns.width)
+        return bits / members.size, columns / members.size
 
     def _add_rest(self, members: Ints, path: int, *, dense: bool = False) -> tuple[int, int]:
-        """Leaves of the clauses that no test serves, clauses with the same columns together."""
+        """Leaves of the clauses that no test serves."""
         if not members.size:
             return self.leaves.count, self.leaves.count
+        cuts = np.array([0, members.size])
         if dense or members.size > LEAF_CLAUSES:
-            signature = self._signatures(members)
-            weights = np.ones(members.size, np.int32) if self.weights is None else self.weights[members]
-            # Clauses of weight 1 first: a word of 64 such clauses is weighed by counting its bits.
-            order = np.lexsort((weights, signature, weights > 1))
-            members, signature = members[order], signature[order]
-            cuts = block_cuts(signature)
-        else:
-            cuts = np.array([0, members.size])
+            members, cuts = self._in_blocks(members)
         sizes = np.diff(cuts)
         steps = np.full((sizes.size, 3), -1, np.int32)
-        dense = dense and self._has_room_for_dense()
+        dense = dense and self._weigh_blocks(members, cuts)[0] <= DENSE_BITS
         first = self.leaves.add(members, sizes, steps, path, DENSE_THRIFT if dense else THRIFT)
         return first, self.leaves.count
 
@@ -313,7 +328,7 @@ class TreeBuilder:
         n_columns, n_words, n_guards = plan_leaves(
             leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi,
             c.filed, c.chance, c.passed,
-            self.columns.width, self.presence, *self.buckets, *self.below, leaves, columns,
+            self.columns.width, self.presence, *self.buckets, *self.below, self.correlation, leaves, columns,
         )  # fmt: skip
         columns, maps, guards = columns[:n_columns].copy(), np.zeros(n_words, np.uint64), np.zeros(n_guards, np.int32)
         fill_leaves(
