@@ -497,7 +497,8 @@ def test_all_clauses_are_dense_only_where_many_match(values: int, dense: bool) -
 def test_many_columns_are_dense_where_a_clause_has_few() -> None:
     """Forty columns of twenty codes are 800 bits, but a leaf has the columns of its own clauses only."""
     rng = np.random.default_rng(5)
-    clauses: list[list[Constraint]] = [[(int(a), [(1, 15)])] for a in rng.integers(0, 40, 20_000)]
+    wanted = np.stack([rng.integers(0, 40, 20_000), rng.integers(1, 17, 20_000)], 1).tolist()
+    clauses: list[list[Constraint]] = [[(a, [(low, low + 3)])] for a, low in wanted]
     events = make_events(rng.integers(1, 21, (200, 40)).tolist(), 40)
     stats = AdaptiveMatcher.build(make_boxes(clauses, [21] * 40), events).stats(events)
     assert stats["dense_clauses"] == len(clauses)
