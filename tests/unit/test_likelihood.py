@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth

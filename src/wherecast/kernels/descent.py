@@ -63,8 +63,8 @@ FETCHED = 64
 FETCH_STEPS = 3
 #: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
 FAR_ROWS = 1 << 17
-#: A root with more tests than this is not looked ahead at; nor is a tree of fewer bytes, which is in the cache: looking ahead would take a fifth of the time.
-FEW_TESTS, FAR_TREE = 4, 1 << 19
+#: A root with more tests than this is not looked ahead at; nor is one asked for ahead in a tree of fewer bytes, which is in the cache: asking would take a fifth of the time.
+FEW_TESTS, FAR_TREE = 4, 1 << 20
 #: Added to the shift of a test: no clause filed under it takes NULL; and, from this bit on, how many tests behind it are of the same
 #: column and take none either. An event without a value passes over all of them at once: most of 200 optional columns have none.
 NO_NULL, PASSED_AT = 64, 8
@@ -380,10 +380,10 @@ def descend(
                         top = push_children(
                             nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top
                         )
-                    if top - before > MANY_CHILDREN:
+                    if is_far and top - before > MANY_CHILDREN:
                         fetch_slots(leaves, guards, slots, stack, before, top)
                     continue
-                if top > 1:
+                if is_far and top > 1:
                     fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
                     fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
                     if stack[top - 1] > 0:

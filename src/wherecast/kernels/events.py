@@ -126,7 +126,8 @@ def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, seen: Words) -> Scalar:
         begin, end = write, ptr[event + 1]
         few = end - read <= _FEW
         for at in range(read, end):
-            kept = owner[np.uint64(ids[at])] if owner.size > 0 else ids[at]
+            one = ids[np.uint64(at)]
+            kept = owner[np.uint64(one)] if owner.size > 0 else one
             fresh: Scalar = True
             if few:
                 for other in range(begin, write):
@@ -135,7 +136,7 @@ def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, seen: Words) -> Scalar:
                 word, bit = np.uint64(kept) >> _SIX, ONE << (np.uint64(kept) & _LOW_SIX)
                 fresh = seen[word] & bit == ZERO
                 seen[word] |= bit
-            ids[write] = kept
+            ids[np.uint64(write)] = kept
             write += fresh
         for at in range(write if few else begin, write):
             seen[np.uint64(ids[at]) >> _SIX] = ZERO
