@@ -23,7 +23,7 @@ from wherecast.kernels.guards import (
     is_all_but_some,
     near_bucket,
 )
-from wherecast.kernels.jit import Scalar, jit
+from wherecast.kernels.jit import Scalar, inlined, jit
 from wherecast.kernels.likelihood import together
 
 #: A column of up to this many codes has one row per code.
@@ -66,7 +66,7 @@ def is_shared(code: Scalar, c: Scalar, near: Ints, bucket_ptr: Longs, buckets: B
     return np.int64(bucket_of(np.int64(code), c, near, bucket_ptr, buckets) & SINGLE == 0)
 
 
-@jit
+@inlined
 def check_cycles(clause: Scalar, ptr: Longs) -> Scalar:
     """Cycles of checking the box of a clause."""
     return STRAY_CYCLES + FURTHER_CYCLES * max(ptr[clause + 1] - ptr[clause] - FEW_CONSTRAINTS, 0)

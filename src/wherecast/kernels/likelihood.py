@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.jit import Scalar, jit
+from wherecast.kernels.jit import Scalar, inlined, jit
 
 #: Fewer clauses of the sample that hold say nothing.
 LEAST_HOLDING = 16
@@ -26,7 +26,7 @@ LEAST_HOLDING = 16
 FAR_OFF = 2.0
 
 
-@jit
+@inlined
 def together(product: Scalar, rarest: Scalar, correlation: Scalar, is_here: Scalar) -> Scalar:
     """Chance that constraints hold together for an event; `is_here`: it satisfies another one of the clause already."""
     if correlation == 0 or product <= 0:
@@ -47,7 +47,7 @@ def expect_matches(ptr: Longs, number: Ints, chance: Singles, correlation: Scala
     return total
 
 
-@jit
+@inlined
 def holds(
     k: Scalar, code: Scalar, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints
 ) -> Scalar:
