@@ -55,10 +55,13 @@ _OTHERWISE = {
 _ENCRYPTION, _FACTORY = ("parquet.crypto.", "parquet.encryption."), "parquet.crypto.factory.class"
 #: What to do about what is refused.
 REMEDY = "leave out written_by='python', and Spark writes the files"
-#: Types of Spark with the same values in PyArrow's files as in Spark's.
+#: Types of Spark, by their classes, with the same values in PyArrow's files as in Spark's.
 _PLAIN = frozenset(
-    "BooleanType ByteType ShortType IntegerType LongType FloatType DoubleType DecimalType StringType BinaryType DateType TimestampType "
-    "TimestampNTZType".split()
+    f"{name}Type"
+    for name in (
+        *("Boolean", "Byte", "Short", "Integer", "Long", "Float", "Double", "Decimal"),
+        *("String", "Binary", "Date", "Timestamp", "TimestampNTZ"),
+    )
 )
 #: Metadata of a column that Spark writes as a number of the field in the file.
 _FIELD_ID = "parquet.field.id"
@@ -192,7 +195,7 @@ def _encryption(spark: SparkSession) -> str | None:
     session: Any = getattr(spark, "_jsparkSession", None)
     if session is not None:
         hadoop = session.sessionState().newHadoopConf()
-        return next((name for start in _ENCRYPTION for name in hadoop.getPropsWithPrefix(start)), None)
+        return next((f"{start}*" for start in _ENCRYPTION if not hadoop.getPropsWithPrefix(start).isEmpty()), None)
     # Spark Connect has no such list, but its server tells a single setting, one of Hadoop's, too.
     value = spark.sql(f"SET {_FACTORY}").collect()[0]["value"]
     return None if value == "<undefined>" else _FACTORY

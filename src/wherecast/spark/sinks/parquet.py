@@ -132,8 +132,8 @@ class Parquet(Sink):
         attempt = f"{_ATTEMPTS}/{attempt_prefix(batch)}{secrets.token_hex(4)}"
         if FILE in matches.columns:
             # Tasks write while this is collected. Those that failed, or were slower than their double, name nothing.
-            named = matches.where(f"{FILE} IS NOT NULL").select(FILE).collect()
-            self._store.gather([row[0] for row in named], attempt)
+            named = (row[0] for row in matches.select(FILE).collect())
+            self._store.gather([name for name in named if name is not None], attempt)
         else:
             self._save(matches, attempt, batch)
         self._store.sync(attempt)
