@@ -23,6 +23,7 @@ from wherecast.spark.columns import (
     ERROR,
     FILE,
     IDS,
+    MESSAGE,
     PREFIX,
     TALLY,
     Names,
@@ -66,8 +67,9 @@ class WriteTask:
     drafts: Drafts
     schema: pa.Schema
     """Of the files."""
-    answers: pa.Schema
-    """What comes back: the columns of an event with an error, where these are kept, and an answer."""
+    back: pa.Schema
+    """What comes back: the columns of a match, of which those of an event with an error have values, and an answer."""
+    keep_errors: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and write; what comes back last says the name of the file and what was counted."""
@@ -80,10 +82,11 @@ class WriteTask:
                 counted.update(json.loads(answer.field(TALLY)[0].as_py()))
                 for columns in self._found(rows.select(list(self.own)), answer.field(IDS)):
                     draft.add(columns)
-                if len(self.answers) > 1:
+                if self.keep_errors:
                     bad = answer.field(ERROR).is_valid()
-                    yield self._answer(rows.filter(bad), {ERROR: answer.field(ERROR).filter(bad)})
-        yield self._answer(None, {FILE: pa.array([draft.close()]), TALLY: pa.array([json.dumps(counted)])})
+                    yield self._back(_columns(rows.filter(bad)), {ERROR: answer.field(ERROR).filter(bad)})
+        told = {FILE: draft.close(), TALLY: json.dumps(counted)}
+        yield self._back({}, {name: pa.array([text], pa.string()) for name, text in told.items()})
 
     def _inputs(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that are matched; where there are none, any, which tells how many events there are."""
@@ -110,14 +113,18 @@ class WriteTask:
         names = [field.name for field in self.schema.types[-1].value_type]
         return make_lists(found.offsets, pa.StructArray.from_arrays(found.flatten().flatten(), names))
 
-    def _answer(self, events: pa.RecordBatch | None, told: dict[str, pa.Array]) -> pa.RecordBatch:
-        """What comes back of some events, or of none."""
-        *kept, answer = self.answers
+    def _back(self, events: Mapping[str, pa.Array], told: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Rows that come back, with some columns of events and parts of an answer."""
+        *fields, answer = self.back
         n = len(next(iter(told.values())))
-        columns = [pa.nulls(n, field.type) if events is None else events.column(field.name) for field in kept]
+        columns = [events[field.name] if field.name in events else pa.nulls(n, field.type) for field in fields]
         parts = [told[part.name] if part.name in told else pa.nulls(n, part.type) for part in answer.type]
         answers = pa.StructArray.from_arrays(parts, fields=list(answer.type))
-        return pa.RecordBatch.from_arrays([*columns, answers], schema=self.answers)
+        return pa.RecordBatch.from_arrays([*columns, answers], schema=self.back)
+
+
+def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
 def match_and_write(
@@ -135,7 +142,8 @@ def match_and_write(
 ) -> DataFrame:
     """Match as `match` does, and write as drafts what it would give. Nothing happens before the result is computed, once.
 
-    The result has a row for each file, named in `FILE`, and where errors are kept one for each event that has one.
+    The result has the columns of `match` and `FILE`. Its rows are one for each task, whose file it names, all else being NULL, and one
+    for each event with an error, where these are kept.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -143,10 +151,10 @@ def match_and_write(
         events, index, output=output, version=version, on_error=on_error, tally=True, names=names, columns=columns
     )
     check_writing(events, subscribers, asked.plan)
-    keep_errors = on_error == "keep"
-    kept = [StructField(f.name, f.dataType) for f in events.schema if keep_errors and f.name != ERROR]
+    keep_errors, written = on_error == "keep", _written(events, asked, output)
+    shown = [*written, *(field for field in events.schema if field.name == MESSAGE)]
     told = StructType([StructField(name, StringType()) for name in (FILE, ERROR, TALLY)])
-    answers = StructType([*kept, StructField(ANSWER, told)])
+    back = StructType([*(StructField(field.name, field.dataType) for field in shown), StructField(ANSWER, told)])
     known = {ERROR: (ERROR,)} if ERROR in events.columns else {}
     task = WriteTask(
         asked.task,
@@ -155,13 +163,14 @@ def match_and_write(
         tuple(own_columns(events)),
         output,
         drafts,
-        file_schema(_written(events, asked, output)),
-        arrow_schema(answers, "UTC"),
+        file_schema(written),
+        arrow_schema(back, "UTC"),
+        keep_errors,
     )
-    found = renamed(events, without_dots(events.columns)).mapInArrow(task, answers)
+    found = renamed(events, without_dots(events.columns)).mapInArrow(task, back)
     errors = [f"{ANSWER}.{ERROR} AS {quote(asked.names.error)}"] if keep_errors else []
-    shown = [quote(field.name) for field in kept]
-    return numbers.observe(found, None).selectExpr(*shown, f"{ANSWER}.{FILE} AS {FILE}", *errors)
+    columns_back = [quote(field.name) for field in shown]
+    return numbers.observe(found, None).selectExpr(*columns_back, f"{ANSWER}.{FILE} AS {FILE}", *errors)
 
 
 def check_writing(events: DataFrame, subscribers: DataFrame | None, plan: Plan | None) -> None:

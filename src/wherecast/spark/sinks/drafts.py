@@ -106,7 +106,6 @@ class Draft:
 
     def __init__(self, drafts: Drafts, schema: pa.Schema, part: int) -> None:
         self._drafts, self._schema = drafts, schema
-        self._is_first = part == 0
         self._name = f"{drafts.folder}/part-{part:05d}-{secrets.token_hex(8)}.parquet"
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -123,8 +122,8 @@ class Draft:
             self._write()
 
     def close(self) -> str | None:
-        """The name of the file, once it is complete; None if there are no rows. As in Spark, the first task writes a file in any case."""
-        if self._held or (self._is_first and self._writer is None):
+        """The name of the file, once it is complete; None if there are no rows."""
+        if self._held:
             self._write()
         if self._writer is None or self._file is None:
             return None
@@ -146,9 +145,15 @@ class Draft:
                 store_schema=False,
             )
             self._writer.add_key_value_metadata(self._schema.metadata)
-        if rows.num_rows:
-            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._held, self._bytes = [], 0
+
+
+def write_empty(store: Store, name: str, columns: StructType) -> None:
+    """A file without rows, which tells the columns, as Spark writes one."""
+    schema = file_schema(columns)
+    with store.open_new(name) as file, pq.ParquetWriter(file, schema, store_schema=False) as writer:
+        writer.add_key_value_metadata(schema.metadata)
 
 
 def attempt_prefix(batch: int) -> str:
@@ -172,7 +177,25 @@ def file_schema(columns: StructType) -> pa.Schema:
         raise SchemaError(f"written_by='python' cannot write columns with {_FIELD_ID}; {REMEDY}")
     version = ".".join(map(str, (*spark_version(), 0)))
     metadata = {"org.apache.spark.version": version, "org.apache.spark.sql.parquet.row.metadata": told}
-    return arrow_schema(columns, "UTC").with_metadata(metadata)
+    return pa.schema([_nullable(field) for field in arrow_schema(columns, "UTC")], metadata)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """A column that may be NULL, and so may all fields of structs in it: where a struct is NULL, PyArrow finds that its fields are.
+
+    To Spark, every column of a file may be NULL, whatever the file says.
+    """
+    return field.with_type(_with_nullable_fields(field.type)).with_nullable(True)
+
+
+def _with_nullable_fields(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_nullable(field) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_nullable_fields(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_with_nullable_fields(kind.key_type), _with_nullable_fields(kind.item_type))
+    return kind
 
 
 def _is_plain(kind: DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from wherecast.errors import SchemaError
 from wherecast.spark.columns import FILE
-from wherecast.spark.sinks.drafts import Drafts, attempt_prefix
+from wherecast.spark.sinks.drafts import Drafts, attempt_prefix, write_empty
 from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, Store
 
@@ -131,9 +131,7 @@ class Parquet(Sink):
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{attempt_prefix(batch)}{secrets.token_hex(4)}"
         if FILE in matches.columns:
-            # Tasks write while this is collected. Those that failed, or were slower than their double, name nothing.
-            named = (row[0] for row in matches.select(FILE).collect())
-            self._store.gather([name for name in named if name is not None], attempt)
+            self._take(matches, attempt)
         else:
             self._save(matches, attempt, batch)
         self._store.sync(attempt)
@@ -141,6 +139,13 @@ class Parquet(Sink):
         # If it is there already, a run that was thought dead was quicker.
         self._store.create(_manifest(batch), json.dumps(manifest).encode())
         self.holds(batch)
+
+    def _take(self, matches: DataFrame, attempt: str) -> None:
+        """Have tasks write files, and take those that they name. Tasks that failed, or were slower than their double, name nothing."""
+        named = [row[0] for row in matches.select(FILE).collect() if row[0] is not None]
+        self._store.gather(named, attempt)
+        if not named:
+            write_empty(self._store, f"{attempt}/part-00000.parquet", matches.drop(FILE).schema)
 
     def _save(self, matches: DataFrame, attempt: str, batch: int) -> None:
         """Have Spark write the files of an attempt."""
