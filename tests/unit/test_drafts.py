@@ -57,7 +57,7 @@ def test_dictionaries_are_for_values_that_repeat(tmp_path: Path) -> None:
     struct = pa.StructArray.from_arrays([few, many, pa.array([True] * n)], ["few", "many", "flag"])
     table = pa.table({"few": few, "many": many, "lists": lists, "maps": maps, "struct": struct})
     assert repeating(table) == ["few", "maps.key_value.key", "struct.few"]
-    assert repeating(table.slice(0, 0)) == []
+    assert repeating(table.schema.empty_table()) == []
     ids = pa.table({"ids": pa.chunked_array([np.arange(800), np.arange(800)])})
     assert repeating(ids) == ["ids"]  # each half has none twice
     name = write(Store(tmp_path), "drafts", 500)
