@@ -36,6 +36,7 @@ TYPES = {
     "wide": "CAST(-n AS DECIMAL(19, 1))",
     "widest": "CAST('12345678901234567890123456.0123456789' AS DECIMAL(38, 10)) + n",
     "text": "repeat('ä', CAST(n % 4 AS INT))",
+    "odd": "IF(n % 2 = 0, CAST(X'41FF42' AS STRING), 'even')",
     "bytes": "encode(concat('b', n), 'UTF-8')",
     "day": "date_add(DATE '1581-03-01', CAST(n * 100 AS INT))",
     "moment": "TIMESTAMP '0900-06-01 12:00:00.000001' + make_dt_interval(CAST(n * 5000 AS INT), 0, 0, 1.234567)",
@@ -97,7 +98,12 @@ def test_every_type_reads_back_as_from_spark(
 ) -> None:
     """Columns, types and values are those of Spark's own files, NULLs, nested values and rule columns among them."""
     columns: Any = {} if output == "counts" else {"owner": "whose", "since": "since"}
-    with setting(spark, "spark.sql.session.timeZone", zone):
+    with (
+        setting(spark, "spark.sql.session.timeZone", zone),
+        # Spark 3 refuses to write the dates of long ago unless it is told how.
+        setting(spark, "spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED"),
+        setting(spark, "spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED"),
+    ):
         events = quotes(spark).selectExpr(
             "*", *(f"IF(n % 7 = {i % 7}, NULL, {sql}) AS {name}" for i, (name, sql) in enumerate(TYPES.items()))
         )
