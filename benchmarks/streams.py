@@ -136,8 +136,8 @@ def batch(bars: Bars) -> None:
         rows.write.mode("overwrite").options(**options).parquet(str(out))
 
     def write() -> None:
-        shutil.rmtree(bars.work / "sunk", ignore_errors=True)
-        index.write(events, ws.Parquet(str(bars.work / "sunk"), written_by="python"), output="lists")
+        shutil.rmtree(bars.work / "written", ignore_errors=True)
+        index.write(events, ws.Parquet(str(bars.work / "written"), written_by="python"), output="lists")
 
     def stream(written_by: Writer) -> None:
         for folder in ("sunk", "checkpoint"):
