@@ -123,11 +123,12 @@ class Parquet(Sink):
         return True
 
     def drafts(self, spark: SparkSession) -> Drafts | None:
-        """Beside the attempts, where nobody reads."""
+        """Beside attempts, which readers do not see either; None where Spark writes."""
         return Drafts.beside(self._store, _ATTEMPTS, spark) if self.written_by == "python" else None
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
+        self.expect(matches.columns, "")
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{attempt_prefix(batch)}{secrets.token_hex(4)}"
         if FILE in matches.columns:
@@ -149,7 +150,6 @@ class Parquet(Sink):
 
     def _save(self, matches: DataFrame, attempt: str, batch: int) -> None:
         """Have Spark write the files of an attempt."""
-        self.expect(matches.columns, "")
         writer = matches.write.option(_MARKER, "false")
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
