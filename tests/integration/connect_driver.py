@@ -116,11 +116,43 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     }
 
 
+def write_all(spark: Any, folder: Path) -> dict[str, Any]:
+    """Tasks write what they match, of a batch and of a stream; a setting of encryption is found."""
+    index, work = ws.Index(folder / "broadcast"), folder / "written"
+    (work / "events").mkdir(parents=True)
+    pq.write_table(EVENTS, work / "events" / "0.parquet")
+    events = spark.read.parquet(str(work / "events"))
+    numbers = index.write(events, ws.Parquet(str(work / "once"), written_by="python"))
+    query = started(
+        lambda: index.stream(
+            spark.readStream.schema(events.schema).parquet(str(work / "events")),
+            ws.Parquet(str(work / "streamed"), written_by="python"),
+            str(work / "checkpoint"),
+            dead_letters=ws.Parquet(str(work / "dead")),
+            trigger={"availableNow": True},
+        )
+    )
+    query.awaitTermination()
+    spark.conf.set("parquet.crypto.factory.class", "some.Factory")
+    try:
+        index.write(events, ws.Parquet(str(work / "refused"), written_by="python"))
+        refused = "nothing was refused"
+    except ws.SinkError as error:
+        refused = str(error)
+    spark.conf.unset("parquet.crypto.factory.class")
+    return {
+        "matches": numbers["matches"],
+        **{name: pairs(spark.read.parquet(str(work / name)).collect()) for name in ("once", "streamed")},
+        "refused": refused,
+    }
+
+
 def main(address: str, folder: Path) -> None:
     spark = ws.create_session("connect", address, **{"spark.sql.shuffle.partitions": 2})
     outcome = {strategy: {"match": match_all(spark, folder, strategy)} for strategy in STRATEGIES}
     for strategy in STREAMED:
         outcome[strategy]["stream"] = stream_all(spark, folder, strategy)
+    outcome["written"] = write_all(spark, folder)
     (folder / "outcome.json").write_text(json.dumps(outcome))
     spark.stop()
 

@@ -4,7 +4,7 @@ Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver MA
 start a driver takes longer than a batch, so several streams share one: each waits at its own point, and the process dies when all are there.
 
 The folder of a stream has
-`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta, iceberg or broker); matches go to
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, drafts (Parquet that tasks write), foreach, jdbc, delta, iceberg or broker); matches go to
 `matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` all run to the end; on a cluster they then begin each batch together. Changes with a sequence number up to n are
 applied when batch n begins, every third batch; the number of the batch is then in the file `begun`. Where there is a file `store`, it has the
 URL for index, checkpoint and output; where there is a file `catalog`, the database of Iceberg's tables.
@@ -150,6 +150,7 @@ def hook_parquet(reaper: Reaper) -> None:
             return store.url.endswith(folder) and name.removesuffix(".json")[-1].isdigit()
 
         reaper.around(Parquet, "write", before=f"{prefix}before the write", only=here)
+        reaper.around(Store, "gather", before=f"{prefix}drafts written", only=here)
         reaper.around(Store, "sync", before=f"{prefix}rows written", after=f"{prefix}rows durable", only=here)
         reaper.around(Store, "create", after=f"{prefix}manifest created", only=manifest)
         reaper.around(Store, "move", after=f"{prefix}batch in sight", only=here)
@@ -273,6 +274,7 @@ def make_sinks(job: Job, reaper: Reaper) -> tuple[Any, Any]:
     base, url = job.base, job.read("jdbc")
     kinds: dict[str, Callable[[str], Any]] = {
         "parquet": lambda name: ws.Parquet(f"{base}/{name}"),
+        "drafts": lambda name: ws.Parquet(f"{base}/{name}", written_by="python"),
         "jdbc": lambda name: ws.Jdbc(url, name),
         "delta": lambda name: ws.Delta(f"{base}/{name}"),
         "iceberg": lambda name: ws.Iceberg(f"{CATALOG}.db.{name}"),

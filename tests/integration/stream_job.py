@@ -33,6 +33,7 @@ NOT_COMMITTED = "done but not committed"
 INTO_LAKE = ["before the append", "mid-append", "appended"]
 INTO = {
     "parquet": ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"],
+    "drafts": ["drafts written", "rows written", "manifest created"],
     "delta": INTO_LAKE,
     "iceberg": INTO_LAKE,
     "jdbc": ["staging filled", "rows and key in"],
@@ -43,8 +44,8 @@ INTO = {
 PINNING = ["before the pin", "pin drafted", "after the pin"]
 CHANGING = ["change written", "change committed"]
 MATCHING = "mid-match"
-#: Dead letters go into a sink of the same kind, those of a broker into Parquet.
-INTO_DEAD = {**INTO, "broker": INTO["parquet"]}
+#: Dead letters go into a sink of the same kind, those of a broker into Parquet; Spark writes them.
+INTO_DEAD = {**INTO, "broker": INTO["parquet"], "drafts": INTO["parquet"]}
 POINTS = {
     sink: [*PINNING, *CHANGING, MATCHING, *into, *(f"dead {point}" for point in INTO_DEAD[sink]), NOT_COMMITTED]
     for sink, into in INTO.items()
@@ -80,6 +81,8 @@ SHARE = {
     Cell("parquet"): ["rows written", "manifest created", NOT_COMMITTED],
     Cell("parquet", strategy="event-space"): ["before the write", "rows durable", "batch in sight"],
     Cell("parquet", "s3"): ["manifest created"],
+    Cell("drafts"): INTO["drafts"],
+    Cell("drafts", "s3"): ["drafts written"],
     Cell("jdbc"): INTO["jdbc"],
     Cell("delta"): ["appended"],
     Cell("iceberg"): ["appended"],

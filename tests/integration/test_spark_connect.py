@@ -98,3 +98,11 @@ def test_stream(outcome: dict[str, Any], strategy: str) -> None:
     assert (second["batch"], second["errors"], second["matches"]) == (1, 1, len(after))
     assert first["version"] < second["version"]
     assert sorted(set(found["progress"])) == [0, 1]  # Spark repeats the last batch while nothing comes
+
+
+def test_tasks_that_write(outcome: dict[str, Any]) -> None:
+    """A batch and a stream whose tasks write have the engine's matches, and encryption is refused."""
+    found, all_rules = outcome["written"], expected(CHANGED)
+    assert found["once"] == found["streamed"] == all_rules
+    assert found["matches"] == len(all_rules)
+    assert "parquet.crypto.factory.class is set, and only Spark's own writer encrypts" in found["refused"]

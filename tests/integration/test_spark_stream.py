@@ -127,7 +127,10 @@ def test_numbers_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     assert [o["matches"] for o in ours] == [report.matches for report in reports][-len(ours) :]
 
 
-def test_a_batch_costs_one_job(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("written_by", ["spark", "python"])
+def test_a_batch_costs_one_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_by: Any
+) -> None:
     """A micro-batch into Parquet is one Spark job, and its plan takes few calls of the JVM: both are its price however small it is."""
     build(spark, tmp_path, "broadcast")
     write_events(tmp_path / "events", ["S1", "S2"], 3)
@@ -145,7 +148,8 @@ def test_a_batch_costs_one_job(spark: SparkSession, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(ClientServerConnection, "send_command", send_counted)
     monkeypatch.setattr(BatchRunner, "__call__", run_counted)
-    query = start(spark, tmp_path, trigger={"availableNow": True}, output="lists")
+    sink = ws.Parquet(str(tmp_path / "out"), written_by=written_by)
+    query = start(spark, tmp_path, sink=sink, trigger={"availableNow": True}, output="lists")
     query.awaitTermination()
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))) == len(calls) == 3
     assert calls[1] < MOST_CALLS

@@ -21,7 +21,7 @@ LOCKS = Path(__file__).parent
 ROOT = LOCKS.parents[1]
 VERSIONS = sorted(lock.stem for lock in LOCKS.glob("*.lock"))
 #: What every version must do.
-TESTS = ("match", "stream", "rules", "lakes", "exactly_once")
+TESTS = ("match", "stream", "writing", "rules", "lakes", "exactly_once")
 
 
 def folder_of(version: str) -> Path:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from wherecast.cli.app import app
 from wherecast.spark import config as module
 from wherecast.spark.config import ConfigError, read_config
+from wherecast.spark.sinks.parquet import Parquet
 
 SMALL = {
     "pipeline": {"index": "index", "checkpoint": "checkpoint"},
@@ -61,6 +62,14 @@ def test_names_of_columns(write):
     assert read_config(write({})).sink.batch_column == "batch_id"
     with pytest.raises(ConfigError, match=r"pipeline\.names: matching adds no column 'eror'"):
         read_config(write({"pipeline.names": {"eror": "why"}}))
+
+
+def test_who_writes_parquet(write):
+    """Spark, unless the file says that the tasks that match do."""
+    assert Parquet.of(read_config(write({})).sink, "").written_by == "spark"
+    assert Parquet.of(read_config(write({"sink.written_by": "python"})).sink, "").written_by == "python"
+    with pytest.raises(ConfigError, match=r"sink\.written_by is 'java'; there are: spark, python"):
+        read_config(write({"sink.written_by": "java"}))
 
 
 def test_small_one_has_defaults(write, tmp_path):

@@ -44,6 +44,8 @@ ID, WHY = "id", "why"
 ERROR = f"{PREFIX}_error"
 #: What was counted in a piece of a batch, as a JSON object on its first event; NULL on the others.
 TALLY = f"{PREFIX}_tally"
+#: Name of a file that a task has written instead of handing over what it found.
+FILE = f"{PREFIX}_file"
 #: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
 MESSAGE = f"{PREFIX}_message"
 

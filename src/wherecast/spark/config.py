@@ -46,6 +46,7 @@
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
     partition_by = ["day"]              # optional: columns that become folders of Parquet, inside those of the batches
     goes_on = false                     # optional: whether a stream that has written elsewhere may go on in an empty folder
+    written_by = "spark"                # optional: or "python", which writes Parquet while it matches
 
     [dead_letters]                      # optional: events that do not fit the schema
     kind = "parquet"
@@ -140,6 +141,7 @@ class SinkConfig:
     batch_column: str = "batch_id"
     partition_by: Sequence[str] = ()
     goes_on: bool = False
+    written_by: str = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ _CHOICES = {
     "events.source": ("files", "kafka", "rate"),
     "changes.source": ("files", "kafka"),
     "sink.kind": tuple(KINDS),
+    "sink.written_by": ("spark", "python"),
     "dead_letters.kind": tuple(KINDS),
     "refused_changes.kind": tuple(KINDS),
 }

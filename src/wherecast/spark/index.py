@@ -174,6 +174,25 @@ class Index:
             names=names,
         )
 
+    def write(
+        self,
+        events: DataFrame,
+        sink: Sink,
+        *,
+        columns: RuleColumns = (),
+        output: Output = "pairs",
+        on_error: Literal["raise", "skip"] = "raise",
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, int]:
+        """Match a DataFrame once and give a sink what it matches; the numbers, as of `Numbers`.
+
+        All of it is in the sink or nothing. A `Parquet` sink must be empty and has one batch then, 0; a table takes a batch with each call.
+        See `match` for the other arguments.
+        """
+        from wherecast.spark.once import write_once
+
+        return write_once(events, self, sink, columns=columns, output=output, on_error=on_error, names=names)
+
     def stream(
         self,
         events: DataFrame,

@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.schema import Schema
@@ -78,7 +78,7 @@ class Numbers:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
-        tally = f"{_ANSWER}.{TALLY}"
+        tally = f"{ANSWER}.{TALLY}"
         if wanted is not None:
             frame = frame.where(f"{wanted} OR {tally} IS NOT NULL")
         self._observations.append(Observation())
@@ -94,11 +94,13 @@ class Numbers:
         return {name: found[name] for name in NAMES} | ({} if "sent" in found else {"sent": found["events"]})
 
 
-_EVENT, _ANSWER, _MATCH = f"{PREFIX}_event", f"{PREFIX}_answer", f"{PREFIX}_match"
+_EVENT, ANSWER, _MATCH = f"{PREFIX}_event", f"{PREFIX}_answer", f"{PREFIX}_match"
 #: The same task for the same questions: `add_column` makes a column of it once, not for every micro-batch.
 _make_task = lru_cache(maxsize=64)(MatchTask)
 #: Rule columns that a caller asks for: names, names with other ones for the result, or `*`.
 RuleColumns: TypeAlias = Iterable[str] | Mapping[str, str] | str
+#: What becomes of an event with a value that does not fit the schema.
+OnError: TypeAlias = Literal["raise", "skip", "keep"]
 
 
 def match(
@@ -110,7 +112,7 @@ def match(
     subscribers: DataFrame | None = None,
     unmatched: bool = False,
     explain: bool = False,
-    on_error: Literal["raise", "skip", "keep"] = "raise",
+    on_error: OnError = "raise",
     numbers: Numbers | None = None,
     names: Mapping[str, str] | Names | None = None,
     columns: RuleColumns = (),
@@ -136,6 +138,57 @@ def match(
         columns: Rule columns to add to each match, as they are in the version: their names, a mapping to other names, or
             `*` for all. In `lists`, the elements of `subscriptions` are then structs of the id and these columns.
     """
+    task, used, plan, names, rules = ask(
+        events,
+        index,
+        output=output,
+        version=version,
+        subscribers=subscribers,
+        explain=explain,
+        on_error=on_error,
+        tally=numbers is not None,
+        names=names,
+        columns=columns,
+    )
+    keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
+    if plan is None and task.is_plain and output != "pairs" and not rules and ERROR not in events.columns:
+        return _add_answers(events, task, used, names.found(output), keep_events=keep_events)
+    if plan is None:
+        found = _answered(events, task, used, numbers, keep_events=keep_events)
+    else:
+        found = _match_routed(
+            events, task, used, plan, output, numbers, keep_events=keep_events, keep_errors=keep_errors
+        )
+    own = [quote(name) for name in events.columns if name != ERROR]
+    return _shape(found, task, own, output, subscribers, unmatched, names, rules, keep_errors=keep_errors)
+
+
+class Question(NamedTuple):
+    """What a version of an index is asked about events."""
+
+    task: MatchTask
+    used: dict[str, Path]
+    """The columns that tasks match, and where the events have them."""
+    plan: Plan | None
+    names: Names
+    rules: dict[str, str]
+    """Rule columns, and what the result calls them."""
+
+
+def ask(
+    events: DataFrame,
+    index: Index | str,
+    *,
+    output: Output,
+    version: int | Manifest | None,
+    on_error: OnError,
+    tally: bool,
+    names: Mapping[str, str] | Names | None,
+    columns: RuleColumns,
+    subscribers: DataFrame | None = None,
+    explain: bool = False,
+) -> Question:
+    """Check what `match` is called with. Raises SchemaError if the events do not fit the index."""
     if on_error not in ("raise", "skip", "keep"):
         raise ValueError(f"on_error must be 'raise', 'skip' or 'keep', got {on_error!r}")
     index = Index(index) if isinstance(index, str) else index
@@ -145,29 +198,18 @@ def match(
     added = [FOUND[output], *(["explanation"] if explain else []), *(["error"] if on_error == "keep" else [])]
     names.refuse_clashes(added, events, subscribers, rules.values() if output == "pairs" else ())
     known = Schema.from_json(manifest.schema)
-    used = {n: path for n, path in check_columns(events, manifest).items() if n in manifest.attributes}
-    columns_used = {known[name].column: path for name, path in used.items()}
+    found = {n: path for n, path in check_columns(events, manifest).items() if n in manifest.attributes}
+    used = {known[name].column: path for name, path in found.items()}
     task = _make_task(
         index.url,
         manifest,
         counts=output == "counts",
         explain=explain and output == "pairs",
-        tally=numbers is not None,
+        tally=tally,
         strict=on_error == "raise",
         rules=tuple(rules),
     )
-    plan = index.plan(manifest)
-    keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
-    if plan is None and task.is_plain and output != "pairs" and not rules and ERROR not in events.columns:
-        return _add_answers(events, task, columns_used, names.found(output), keep_events=keep_events)
-    if plan is None:
-        found = _answered(events, task, columns_used, numbers, keep_events=keep_events)
-    else:
-        found = _match_routed(
-            events, task, columns_used, plan, output, numbers, keep_events=keep_events, keep_errors=keep_errors
-        )
-    own = [quote(name) for name in events.columns if name != ERROR]
-    return _shape(found, task, own, output, subscribers, unmatched, names, rules, keep_errors=keep_errors)
+    return Question(task, used, index.plan(manifest), names, rules)
 
 
 def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark: SparkSession) -> dict[str, str]:
@@ -203,7 +245,7 @@ def _answered(
 ) -> DataFrame:
     """Events with what they match. Where that is counted, those that match nothing go unless they are to be kept."""
     inputs = {**used, **{name: (name,) for name in (SERVER, ERROR) if name in events.columns}}
-    found = add_column(events, IDS if task.is_plain else _ANSWER, task.match, inputs, _answer_type(task))
+    found = add_column(events, IDS if task.is_plain else ANSWER, task.match, inputs, _answer_type(task))
     if numbers is None:
         return found
     wanted = None if keep_events else f"{_is_found(task)} OR {_part(task, ERROR)} IS NOT NULL"
@@ -222,7 +264,7 @@ def _is_some(task: MatchTask, ids: str) -> str:
 
 def _part(task: MatchTask, name: str) -> str:
     """Where a part of an answer is, as SQL: a plain answer is a column, any other a struct. A step that unpacks it costs more than it saves."""
-    return name if task.is_plain else f"{_ANSWER}.{name}"
+    return name if task.is_plain else f"{ANSWER}.{name}"
 
 
 def _match_routed(
@@ -251,7 +293,7 @@ def _match_routed(
     own = [quote(name) for name in events.columns if name != ERROR]
     known = {ERROR: (ERROR,)} if ERROR in events.columns else {}
     routed = add_column(
-        events, SERVERS if task.is_plain else _ANSWER, task.route, {**used, **known}, _route_type(task, plan)
+        events, SERVERS if task.is_plain else ANSWER, task.route, {**used, **known}, _route_type(task, plan)
     )
     servers, error = _part(task, SERVERS), _part(task, ERROR)
     if numbers is not None:
@@ -277,7 +319,7 @@ def _bring_together(result: DataFrame, task: MatchTask, own: list[str]) -> DataF
     answer = (
         f"{all_ids} AS {IDS}"
         if task.is_plain
-        else f"struct({all_ids} AS {IDS}, first({_part(task, ERROR)}) AS {ERROR}) AS {_ANSWER}"
+        else f"struct({all_ids} AS {IDS}, first({_part(task, ERROR)}) AS {ERROR}) AS {ANSWER}"
     )
     columns = [f"first({name}) AS {name}" for name in own if name != quote(_EVENT)]
     return result.groupBy(_EVENT).agg(*map(F.expr, [*columns, answer]))
@@ -293,18 +335,25 @@ def _route_type(task: MatchTask, plan: Plan) -> DataType:
 
 
 def _answer_type(task: MatchTask) -> DataType:
-    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-    found: DataType = LongType() if task.manifest.id_type == "bigint" else StringType()
-    if task.is_wide:
-        known = columns_of(task.manifest)
-        why = [StructField(WHY, StringType())] if task.explain else []
-        rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
-        found = StructType([StructField(ID, found), *why, *rules])
-    ids = LongType() if task.counts else ArrayType(found, containsNull=False)
+    ids = LongType() if task.counts else ArrayType(match_type(task), containsNull=False)
     if task.is_plain:
         return ids
     return StructType([StructField(IDS, ids), *_said_beside(task)])
+
+
+def match_type(task: MatchTask) -> DataType:
+    """What a match is: an id, or a struct of its id and more."""
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    id_type: DataType = LongType() if task.manifest.id_type == "bigint" else StringType()
+    if not task.is_wide:
+        return id_type
+    known = columns_of(task.manifest)
+    why = [StructField(WHY, StringType())] if task.explain else []
+    rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
+    return StructType([StructField(ID, id_type), *why, *rules])
 
 
 def _said_beside(task: MatchTask) -> list[StructField]:

@@ -79,6 +79,11 @@ class Store:
         path = next(found, None)
         return None if path is None else self._fs.open_input_file(path)
 
+    def open_new(self, name: str) -> pa.NativeFile:
+        """A file to be written by whoever has chosen the name; its folder is made."""
+        self._fs.create_dir(self._path(name).rpartition("/")[0], recursive=True)
+        return self._fs.open_output_stream(self._path(name))
+
     def create(self, name: str, content: bytes) -> bool:
         """Write a file that was not there. False: it is there already, and stays as it is.
 
@@ -207,6 +212,16 @@ class Store:
             # One after the other: what has left the one folder for good must be in the other.
             for parent in dict.fromkeys((self.local / name).parent for name in (target, source)):
                 _sync(parent)
+
+    def gather(self, names: Collection[str], folder: str) -> None:
+        """Move some files into a folder, which is made. Not durable, see `sync`."""
+        self._fs.create_dir(self._path(folder), recursive=True)
+
+        def bring(name: str) -> None:
+            self._fs.move(self._path(name), f"{self._path(folder)}/{name.rpartition('/')[2]}")
+
+        with ThreadPoolExecutor(_SYNCED) as pool:
+            list(pool.map(bring, names))
 
     def sync(self, name: str) -> None:
         """Make a folder durable that others have filled, with all files in it and the way to it.

@@ -30,6 +30,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
@@ -45,11 +46,14 @@ from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.versions import file_manager
+from wherecast.spark.writing import check_writing, match_and_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from wherecast.spark.sinks.drafts import Drafts
 
 _log = logging.getLogger(__name__)
 
@@ -217,6 +221,8 @@ class BatchRunner:
     names: Names
     check_files: CheckFiles | None
     columns: RuleColumns
+    drafts: Drafts | None
+    """None: Spark writes what matches."""
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -228,7 +234,7 @@ class BatchRunner:
         held = self.sink.holds(batch)
         done = (self.dead_letters is None or self.dead_letters.holds(batch.dead_letters)) and held
         before = time.perf_counter()
-        numbers = dict.fromkeys(NAMES, 0) if done else self._run(events, batch, manifest)
+        numbers = dict.fromkeys(NAMES, 0) if done else self._run(events, batch, manifest, None if held else self.drafts)
         if numbers["errors"] and self.dead_letters is None:
             _log.warning(
                 "batch=%d bad_events=%d: left out, because there is no sink for dead letters", number, numbers["errors"]
@@ -254,12 +260,13 @@ class BatchRunner:
         plan = self.index.plan(manifest)
         return seen or (1.0 if plan is None else imbalance(plan.partition.loads()))
 
-    def _run(self, events: DataFrame, batch: Batch, manifest: Manifest) -> dict[str, int]:
+    def _run(self, events: DataFrame, batch: Batch, manifest: Manifest, drafts: Drafts | None) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
         if self.check_files is not None:
             self.check_files(events.sparkSession, self.checkpoint.files(batch))
         numbers = Numbers()
-        matched = match(
+        ask = match if drafts is None else partial(match_and_write, drafts=drafts.of(batch))
+        matched = ask(
             events,
             self.index,
             version=manifest,
@@ -332,21 +339,11 @@ def stream(
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
-    rules: list[str] = []
-    if index.versions():
-        check_columns(events, index.read())
-        rules = list(choose_rules(columns, output, index.read(), events.sparkSession).values())
-    rules = rules if output == "pairs" else []  # in lists they are fields of the matches
-    chosen.refuse_clashes([FOUND[output]], events, subscribers, rules)
-    found, own = chosen.found(output), own_columns(events)
-    sink = sink.expect(
-        [*own, found, *rules, *([] if subscribers is None else subscribers.columns)],
-        "" if output == "counts" else found,
-    )
+    sink, drafts = prepare(sink, events, index, output=output, subscribers=subscribers, names=chosen, columns=columns)
     if dead_letters is not None:
         added = ["error", *(["message"] if MESSAGE in events.columns else [])]
         chosen.refuse_clashes(added, events)
-        dead_letters = dead_letters.expect([*own, *map(chosen.column, added)], "")
+        dead_letters = dead_letters.expect([*own_columns(events), *map(chosen.column, added)], "")
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
     sink.admit(place.stream())
     if dead_letters is not None:
@@ -357,7 +354,7 @@ def stream(
         pins.resume(place.newest())
     view = None if subscribers is None else _view(subscribers)
     runner = BatchRunner(
-        index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files, columns
+        index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files, columns, drafts
     )
     writer = events.writeStream.foreachBatch(runner)
     if trigger:
@@ -365,6 +362,35 @@ def stream(
     if name:
         writer = writer.queryName(name)
     return MatchQuery(place.start(writer, events.sparkSession), reports)
+
+
+def prepare(
+    sink: Sink,
+    events: DataFrame,
+    index: Index,
+    *,
+    output: Output,
+    subscribers: DataFrame | None,
+    names: Names,
+    columns: RuleColumns,
+) -> tuple[Sink, Drafts | None]:
+    """The sink for what events match, and where tasks write it themselves. Raises SchemaError or SinkError for what it cannot take."""
+    rules: list[str] = []
+    manifest = index.read() if index.versions() else None
+    if manifest is not None:
+        check_columns(events, manifest)
+        rules = list(choose_rules(columns, output, manifest, events.sparkSession).values())
+    rules = rules if output == "pairs" else []  # in lists they are fields of the matches
+    names.refuse_clashes([FOUND[output]], events, subscribers, rules)
+    found, own = names.found(output), own_columns(events)
+    sink = sink.expect(
+        [*own, found, *rules, *([] if subscribers is None else subscribers.columns)],
+        "" if output == "counts" else found,
+    )
+    drafts = sink.drafts(events.sparkSession)
+    if drafts is not None:
+        check_writing(events, subscribers, None if manifest is None else index.plan(manifest))
+    return sink, drafts
 
 
 def _view(frame: DataFrame) -> str:

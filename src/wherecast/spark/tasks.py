@@ -110,7 +110,7 @@ class MatchTask:
                 server[rows] = routes.servers
                 servers = pa.array(server, mask=server < 0)
             else:
-                servers = _make_lists(_offsets(sent), pa.array(routes.servers, pa.int32()))
+                servers = make_lists(_offsets(sent), pa.array(routes.servers, pa.int32()))
             errors = _errors(events.errors)
             found = {SERVERS: servers, ERROR: _error_column(errors, good.num_rows)}
             dropped = int(np.count_nonzero(sent == 0)) - len(errors)
@@ -199,7 +199,7 @@ class MatchTask:
         ids = matches.to_list_array().flatten() if places is None else server.engine.ids_at(places)
         ids = ids.cast(self._id_type)  # an engine without ids knows no type of them
         offsets = _offsets(counts)
-        lists = _make_lists(offsets, ids)
+        lists = make_lists(offsets, ids)
         if not self.is_wide:
             return lists
         parts = {ID: ids}
@@ -210,7 +210,7 @@ class MatchTask:
             for number, column in enumerate(taken.columns):
                 parts[rule_field(number)] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
         structs = pa.StructArray.from_arrays(list(parts.values()), list(parts))
-        return _make_lists(offsets, structs)
+        return make_lists(offsets, structs)
 
     @property
     def _id_type(self) -> pa.DataType:
@@ -269,14 +269,14 @@ def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) ->
     return pa.array(texts, pa.string())
 
 
-def _make_lists(offsets: npt.NDArray[np.int32], values: pa.Array) -> pa.ListArray:
+def make_lists(offsets: npt.NDArray[np.int32], values: pa.Array) -> pa.ListArray:
     """Lists that hold no NULL and say so: otherwise Spark looks at every element for one, a tenth of a batch."""
     kind = pa.list_(pa.field("element", values.type, nullable=False))
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)
 
 
 def _empty_lists(n: int, kind: pa.DataType) -> pa.ListArray:
-    return _make_lists(np.zeros(n + 1, np.int32), pa.array([], kind))
+    return make_lists(np.zeros(n + 1, np.int32), pa.array([], kind))
 
 
 def _errors(errors: list[EventError]) -> Errors:

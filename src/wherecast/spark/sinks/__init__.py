@@ -12,6 +12,8 @@ Spark may hand the same batch over again. A sink is exactly-once when writing ba
 | `Kafka`   | keys name stream, batch and row, equal in every attempt               | at least once, repeats by their key |
 | `Foreach` | your function, told the batch and where it comes from                 | what your function makes of it      |
 
+Spark writes, from a DataFrame. `Parquet` may have the tasks that match write instead, see `drafts`.
+
 Batch numbers of two streams are the same, so a sink that looked at numbers alone would take the batches of one stream for
 repetitions of the other's, and drop them. `Batch` says which stream and which source offsets a batch comes from.
 """

@@ -6,17 +6,19 @@ import json
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wherecast.errors import SchemaError
+from wherecast.spark.columns import FILE
+from wherecast.spark.sinks.drafts import Drafts, attempt_prefix, write_empty
 from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
@@ -35,6 +37,9 @@ _DICTIONARY, _EVERY = "parquet.enable.dictionary", 50
 class Parquet(Sink):
     """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`.
 
+    `written_by="python"`: the tasks that match write the files themselves, so that what they find does not travel to Spark and is not copied there.
+    Dead letters are written by Spark all the same. See `drafts` for what is refused.
+
     The first stream that writes a batch owns the sink; others are refused.
 
     `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files. `partition_by` are
@@ -47,13 +52,26 @@ class Parquet(Sink):
     needs = (("path",),)
 
     def __init__(
-        self, path: str, *, batch_column: str = "batch_id", partition_by: Sequence[str] = (), goes_on: bool = False
+        self,
+        path: str,
+        *,
+        batch_column: str = "batch_id",
+        partition_by: Sequence[str] = (),
+        goes_on: bool = False,
+        written_by: Literal["spark", "python"] = "spark",
     ) -> None:
+        if written_by not in ("spark", "python"):
+            raise SinkError(f"written_by is {written_by!r}; expected 'spark' or 'python'")
+        if written_by == "python" and partition_by:
+            raise SinkError(
+                "only Spark's own writer makes folders of columns; leave out written_by='python' or partition_by"
+            )
         self._store = Store(path)
         self.path = self._store.url
         self.batch_column = batch_column
         self.partition_by = tuple(partition_by)
         self.goes_on = goes_on
+        self.written_by = written_by
         # Columns without a dictionary in the last batch that tried; None: not known.
         self._plain: tuple[str, ...] | None = None
 
@@ -64,6 +82,7 @@ class Parquet(Sink):
             batch_column=config.batch_column,
             partition_by=config.partition_by,
             goes_on=config.goes_on,
+            written_by=config.written_by,  # type: ignore[arg-type]  # the file was checked
         )
 
     def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
@@ -103,11 +122,34 @@ class Parquet(Sink):
         self._show(str(manifest["attempt"]), batch)
         return True
 
+    def drafts(self, spark: SparkSession) -> Drafts | None:
+        """Beside attempts, which readers do not see either; None where Spark writes."""
+        return Drafts.beside(self._store, _ATTEMPTS, spark) if self.written_by == "python" else None
+
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
         self.expect(matches.columns, "")
         self._claim(batch)
-        attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
+        attempt = f"{_ATTEMPTS}/{attempt_prefix(batch)}{secrets.token_hex(4)}"
+        if FILE in matches.columns:
+            self._take(matches, attempt)
+        else:
+            self._save(matches, attempt, batch)
+        self._store.sync(attempt)
+        manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
+        # If it is there already, a run that was thought dead was quicker.
+        self._store.create(_manifest(batch), json.dumps(manifest).encode())
+        self.holds(batch)
+
+    def _take(self, matches: DataFrame, attempt: str) -> None:
+        """Have tasks write files, and take those that they name. Tasks that failed, or were slower than their double, name nothing."""
+        named = [row[0] for row in matches.select(FILE).collect() if row[0] is not None]
+        self._store.gather(named, attempt)
+        if not named:
+            write_empty(self._store, f"{attempt}/part-00000.parquet", matches.drop(FILE).schema)
+
+    def _save(self, matches: DataFrame, attempt: str, batch: int) -> None:
+        """Have Spark write the files of an attempt."""
         writer = matches.write.option(_MARKER, "false")
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
@@ -117,11 +159,6 @@ class Parquet(Sink):
         writer.parquet(f"{self.path}/{attempt}")
         if plain is None:
             self._plain = self._find_plain(attempt)
-        self._store.sync(attempt)
-        manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
-        # If it is there already, a run that was thought dead was quicker.
-        self._store.create(_manifest(batch), json.dumps(manifest).encode())
-        self.holds(batch)
 
     def _find_plain(self, attempt: str) -> tuple[str, ...] | None:
         """The columns for which Parquet has kept no dictionary, by one of the files; None if that has no rows or cannot be read."""
@@ -189,13 +226,9 @@ class Parquet(Sink):
     def _show(self, attempt: str, batch: int) -> None:
         if self._store.exists(attempt):
             self._store.move(attempt, f"{self.batch_column}={batch}")
-        for name in self._store.names(_ATTEMPTS):  # of runs that were killed
-            if name.startswith(_attempt_prefix(batch)):
+        for name in self._store.names(_ATTEMPTS):  # of runs that were killed, and drafts
+            if name < attempt_prefix(batch + 1):
                 self._store.remove(f"{_ATTEMPTS}/{name}")
-
-
-def _attempt_prefix(batch: int) -> str:
-    return f"{batch:012d}-"
 
 
 def _manifest(batch: int) -> str:

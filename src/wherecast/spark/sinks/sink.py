@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from wherecast.errors import WherecastError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from wherecast.spark.config import SinkConfig
+    from wherecast.spark.sinks.drafts import Drafts
     from wherecast.spark.stream import Batch
 
 
@@ -38,13 +39,20 @@ class Sink(ABC):
     def admit(self, stream: str | None) -> None:  # noqa: B027 - most take all streams
         """Raises SinkError if the sink belongs to another stream; None is a stream that starts for the first time."""
 
+    def drafts(self, spark: SparkSession) -> Drafts | None:  # noqa: ARG002 - most are written by Spark
+        """Where the tasks that match write what they find; None: Spark writes it. Raises SinkError if they cannot in this session."""
+        return None
+
     def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - most find out when they write
         """Whether this batch was written completely; then it is not matched again. Raises SinkError."""
         return False
 
     @abstractmethod
     def write(self, matches: DataFrame, batch: Batch) -> None:
-        """Write a batch. Writing it twice must have the same result as writing it once."""
+        """Write a batch. Writing it twice must have the same result as writing it once.
+
+        A sink with `drafts` gets rows that say which files are to be taken, see `writing`.
+        """
 
 
 def refuse_lost_table(table: str, batch: Batch) -> None:
