@@ -8,6 +8,7 @@ from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, t
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
+from wherecast.kernels.jit import hot
 from wherecast.kernels.likelihood import count_holding, together
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.adaptive_conditions import describe, measure_correlation
@@ -51,12 +52,18 @@ def test_nothing_is_known_without_events_or_clauses() -> None:
     assert correlation(make_boxes([[]], [VALUES] * COLUMNS), events) == 0
 
 
+@hot
+def chance(product: float, rarest: float, correlation: float, is_here: bool) -> float:
+    """As a kernel asks for it."""
+    return together(product, rarest, correlation, is_here)
+
+
 def test_chances_between_product_and_rarest() -> None:
-    assert together(0.01, 0.1, 0.0, False) == 0.01
-    assert together(0.01, 0.1, 1.0, False) == pytest.approx(0.1)
-    assert 0.01 < together(0.01, 0.1, 0.5, False) < 0.1
-    assert together(0.01, 0.1, 1.0, True) == 1.0
-    assert together(0.0, 0.1, 0.5, False) == 0.0
+    assert chance(0.01, 0.1, 0.0, False) == 0.01
+    assert chance(0.01, 0.1, 1.0, False) == pytest.approx(0.1)
+    assert 0.01 < chance(0.01, 0.1, 0.5, False) < 0.1
+    assert chance(0.01, 0.1, 1.0, True) == 1.0
+    assert chance(0.0, 0.1, 0.5, False) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))
