@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth
@@ -23,14 +25,14 @@ def share_values(values: np.ndarray, chance: float) -> list[list[int]]:
     return np.where(RNG.random(own.shape) < chance, values[:, None], own).tolist()
 
 
-def about(values: np.ndarray, chance: float) -> tuple[Boxes, EventCodes]:
-    """Clauses around values, a wide range in each column, and events about the same things."""
+def about(values: np.ndarray, chance: float, others: Sequence[list[Constraint]] = ()) -> tuple[Boxes, EventCodes]:
+    """Clauses around values, a wide range in each column, and some others; and events about the same things."""
     centres = share_values(values, chance)
     clauses: list[list[Constraint]] = [
         [(a, [(max(at - 60, 1), min(at + 60, VALUES))]) for a, at in enumerate(row)] for row in centres
     ]
     events = make_events(share_values(RNG.integers(1, VALUES, 1500), chance), COLUMNS)
-    return make_boxes(clauses, [VALUES + 1] * COLUMNS), events
+    return make_boxes([*clauses, *others], [VALUES + 1] * COLUMNS), events
 
 
 def correlation(boxes: Boxes, events: EventCodes | None) -> float:
@@ -43,6 +45,16 @@ def test_correlation_is_measured(chance: float, least: float, most: float) -> No
     """None where attributes have nothing to do with each other, all of it where all have the same value."""
     boxes, events = about(RNG.integers(1, VALUES, 800), chance)
     assert least <= correlation(boxes, events) <= most
+
+
+def test_clauses_of_one_constraint_do_not_hide_the_others() -> None:
+    """They hold far more often, and just as often as expected."""
+    alone: list[list[Constraint]] = [[(a % COLUMNS, [(1, 600)])] for a in range(4000)]
+    values = RNG.integers(1, VALUES, 400)
+    boxes, events = about(values, 1.0)
+    mixed, _ = about(values, 1.0, alone)
+    assert correlation(make_boxes(alone, [VALUES + 1] * COLUMNS), events) == 0
+    assert correlation(boxes, events) == correlation(mixed, events) > 0.9
 
 
 def test_nothing_is_known_without_events_or_clauses() -> None:

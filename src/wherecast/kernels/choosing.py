@@ -407,23 +407,8 @@ def choose_tests(
     tested = np.zeros(n_columns, np.bool_)
     n_tests = pick_tests(members, ptr, number, column, filed, used, start, who, what, work, best, gain, price, costs, order, tested,
                          chosen)  # fmt: skip
-    place_rest(
-        members,
-        ptr,
-        number,
-        column,
-        filed,
-        chance,
-        passed,
-        used,
-        width,
-        correlation,
-        costs,
-        work,
-        price,
-        tested,
-        chosen,
-    )
+    place_rest(members, ptr, number, column, filed, chance, passed, used, width, correlation, costs, work, price, tested,
+               chosen)  # fmt: skip
     n_all = np.int64(n_tests)
     for c in order[:n_tests]:
         tested[c] = False

@@ -63,7 +63,7 @@ FETCHED = 64
 FETCH_STEPS = 3
 #: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
 FAR_ROWS = 1 << 17
-#: A root with more tests than this is not looked ahead at; nor is one asked for ahead in a tree of fewer bytes, which is in the cache: asking would take a fifth of the time.
+#: A root with more tests than this is not looked ahead at. Trees of fewer bytes are in the cache: nothing of them is asked for ahead, as that would take a fifth of the time.
 FEW_TESTS, FAR_TREE = 4, 1 << 20
 #: Added to the shift of a test: no clause filed under it takes NULL; and, from this bit on, how many tests behind it are of the same
 #: column and take none either. An event without a value passes over all of them at once: most of 200 optional columns have none.

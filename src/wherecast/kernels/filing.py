@@ -24,10 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.guards import (
-    Buckets,
-    pack_guards,
-)
+from wherecast.kernels.guards import Buckets, pack_guards
 from wherecast.kernels.jit import ONE, Scalar, jit
 from wherecast.kernels.leaves import (
     BITS_AT,

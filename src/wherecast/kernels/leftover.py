@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-Bitmaps and guards leave some clauses over, and a box is checked for each. How many, is the chance of each clause to be left over, and follows from the
-chances of its constraints: in exact bitmaps that of the constraint, in coarse ones also the share of the events that are in the same bucket as an end of its
-interval (`share_of`), and of guards those in a bucket that other codes have too (`is_shared`). How chances of several constraints come together
-is in `likelihood`.
+Bitmaps and guards leave some clauses over, and the box of each is checked. Exact bitmaps let as many events pass as satisfy the constraint. Coarse bitmaps let those pass, too,
+that are in the same bucket as an end of its interval (`share_of`), and guards those in such a bucket if other codes have it, too (`is_shared`). `likelihood` says how the
+chances of several constraints come together.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from wherecast.kernels.likelihood import together
 
 #: A column of up to this many codes has one row per code.
 EXACT_CODES = 64
-#: Cycles of checking the box of a clause that bitmaps leave over, which is somewhere else in memory; and of each constraint beyond so many, which
-#: are no longer compared at the same time (see `rows`).
+#: Cycles of checking the box of a clause, which is somewhere else in memory; and for each constraint beyond the first few, as these are compared
+#: at the same time (see `rows`).
 STRAY_CYCLES, FURTHER_CYCLES, FEW_CONSTRAINTS = 32.0, 8.0, 4
 
 
@@ -78,7 +77,7 @@ def price_checks(
     lo: Ints, hi: Ints, filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets,
     below_ptr: Longs, below: Singles, path_shift: Ints, correlation: Scalar, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
-    """Cycles of checking boxes of a leaf: those that its bitmaps leave over, guards, and two guards each.
+    """Cycles of checking the boxes of a leaf that are left over: by its bitmaps, by guards, and by two guards for each clause.
 
     How many events are in the same bucket as an end of an interval follows from `below`, see `share_of`.
     """

@@ -396,10 +396,8 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
     clause_set_ptr, clause_sets = np.zeros(n + 1, np.int64), np.empty(n, np.int64)
     rest_ptr, rest = np.zeros(n + 1, np.int64), np.empty(n, np.int64)
     atom_ptr, atoms = np.zeros(n + 1, np.int64), np.empty(n, np.int64)
-    column, is_element = (
-        np.empty(n + 1, np.int64),
-        np.empty(n + 1, np.bool_),
-    )  # as long as `atom_ptr`, and so they grow together
+    # As long as `atom_ptr`, which alone is asked whether there is room.
+    column, is_element = np.empty(n + 1, np.int64), np.empty(n + 1, np.bool_)
     nodes, items = np.empty((64, 6), np.int64), np.empty(256, np.int64)
     stack, out = np.empty(64, np.int64), np.empty(64, np.int64)
     span, number = np.empty((64, 2), np.int64), np.empty(64, np.int64)

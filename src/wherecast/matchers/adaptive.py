@@ -374,10 +374,8 @@ class AdaptiveMatcher(Matcher):
         longest = max(list_codes.size, 1)
         if longest > 1 and len(codes) > 1:
             longest = int(np.diff(list_ptr).max(initial=1))
-        stack, places = (
-            np.empty(self._stack * longest, np.int32),
-            np.empty(2 * codes.shape[1] + PLACES_PADDING, np.int64),
-        )
+        stack = np.empty(self._stack * longest, np.int32)
+        places = np.empty(2 * codes.shape[1] + PLACES_PADDING, np.int64)
         found = np.empty(2 * LEAF_WORDS + 3, np.uint64)
         largest = self._largest
         kept = (

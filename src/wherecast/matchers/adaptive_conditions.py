@@ -420,11 +420,12 @@ _COMPARED = 1000
 def measure_correlation(conditions: Conditions, batch: Projected | None) -> float:
     """How far constraints hold together, see `kernels.likelihood`; 0 if nothing is known of events."""
     c = conditions
-    clauses = np.unique(np.linspace(0, c.ptr.size - 2, _COMPARED).astype(np.int32)) if c.ptr.size > 1 else c.number[:0]
-    if batch is None or not clauses.size:
+    # Of one constraint there is nothing to learn, and many such clauses would outweigh the others.
+    several = np.flatnonzero(np.diff(c.ptr) > 1).astype(np.int32)
+    if batch is None or not several.size:
         return 0.0
     codes = batch.codes[:_COMPARED]
-    given = clauses, c.ptr, c.number
+    given = several[:: -(-several.size // _COMPARED)], c.ptr, c.number
     holding = count_holding(*given, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi, codes)
     return float(find_correlation(*given, c.chance, len(codes), holding))
 
